@@ -1,0 +1,28 @@
+export {
+  createLogger,
+  createNullLogger,
+  describeError,
+  LOG_LEVELS,
+  type LogDestination,
+  type LogFields,
+  type Logger,
+  type LoggerOptions,
+  type LogLevel,
+  type LogMethod,
+} from "./logger.ts";
+export {
+  counter,
+  defineMetrics,
+  DURATION_BUCKETS_SECONDS,
+  gauge,
+  histogram,
+  MetricsRegistry,
+  type Counter,
+  type Gauge,
+  type Histogram,
+  type Instruments,
+  type LabelValues,
+  type MetricDeclaration,
+  type MetricDeclarations,
+  type MetricKind,
+} from "./metrics.ts";

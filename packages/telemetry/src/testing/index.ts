@@ -1,0 +1,1 @@
+export { createMemoryLogger, type LogLine } from "./memory-logger.ts";
