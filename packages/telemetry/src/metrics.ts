@@ -25,6 +25,14 @@ interface DeclarationOptions<L extends string> {
   readonly labels?: LabelValues<L>;
 }
 
+/** No labels. Its own overload, since inference inside `defineMetrics` would take any string for a label. */
+type PlainOptions = Omit<DeclarationOptions<never>, "labels"> & { readonly labels?: undefined };
+
+interface Buckets {
+  /** Upper bounds; default `DURATION_BUCKETS_SECONDS`. */
+  readonly buckets?: readonly number[];
+}
+
 export interface MetricDeclaration<K extends MetricKind = MetricKind, L extends string = string> {
   readonly kind: K;
   readonly name: string;
@@ -69,19 +77,23 @@ const MAX_SERIES = 500;
 /** Seconds, from a millisecond to two minutes: fits an API call as well as a boot. */
 export const DURATION_BUCKETS_SECONDS = [0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120] as const;
 
-export function counter<L extends string = never>(options: DeclarationOptions<L>): MetricDeclaration<"counter", L> {
+export function counter(options: PlainOptions): MetricDeclaration<"counter", never>;
+export function counter<L extends string>(options: DeclarationOptions<L>): MetricDeclaration<"counter", L>;
+export function counter<L extends string>(options: DeclarationOptions<L>): MetricDeclaration<"counter", L> {
   assert(options.name.endsWith("_total"), `counter ${options.name} must end in _total`);
   return declare("counter", options);
 }
 
-export function gauge<L extends string = never>(options: DeclarationOptions<L>): MetricDeclaration<"gauge", L> {
+export function gauge(options: PlainOptions): MetricDeclaration<"gauge", never>;
+export function gauge<L extends string>(options: DeclarationOptions<L>): MetricDeclaration<"gauge", L>;
+export function gauge<L extends string>(options: DeclarationOptions<L>): MetricDeclaration<"gauge", L> {
   assert(!options.name.endsWith("_total"), `gauge ${options.name} must not end in _total`);
   return declare("gauge", options);
 }
 
-export function histogram<L extends string = never>(
-  options: DeclarationOptions<L> & { readonly buckets?: readonly number[] },
-): MetricDeclaration<"histogram", L> {
+export function histogram(options: PlainOptions & Buckets): MetricDeclaration<"histogram", never>;
+export function histogram<L extends string>(options: DeclarationOptions<L> & Buckets): MetricDeclaration<"histogram", L>;
+export function histogram<L extends string>(options: DeclarationOptions<L> & Buckets): MetricDeclaration<"histogram", L> {
   return { ...declare("histogram", options), buckets: options.buckets ?? DURATION_BUCKETS_SECONDS };
 }
 
