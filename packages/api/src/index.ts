@@ -1,0 +1,10 @@
+export type {
+  ExecAttachment,
+  ExecOutput,
+  GuestOperations,
+  HostOperations,
+  ImageOperations,
+  KernelOperations,
+  Platform,
+  VmOperations,
+} from "./platform.ts";

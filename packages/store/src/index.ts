@@ -1,0 +1,1 @@
+export type { Collection, Store, StoreChange, StoredEvent, StoredRecord } from "./store.ts";
