@@ -40,6 +40,7 @@ export async function withDeadline<T>(options: DeadlineOptions, work: (signal: A
 /** A promise that rejects with the signal's reason, raced against `promise`. */
 export async function abortable<T>(promise: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
   if (signal === undefined) return await promise;
+  if (signal.aborted) promise.catch(() => undefined); // nobody else waits for it any more
   signal.throwIfAborted();
   let onAbort: () => void = () => undefined;
   const aborted = new Promise<never>((_, reject) => {

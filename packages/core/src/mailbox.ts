@@ -2,6 +2,7 @@
  * A bounded first-in first-out queue with one reader: the inbox of a driver loop.
  * `post` refuses with `QUEUE_FULL` when the bound is reached, so that a caller sees the overload at once.
  */
+import { assert } from "./assert.ts";
 import { PlatformError } from "./errors/platform-error.ts";
 
 export class Mailbox<Message> {
@@ -49,6 +50,7 @@ export class Mailbox<Message> {
     const next = this.#queue.shift();
     if (next !== undefined) return next;
     if (this.#closed) return undefined;
+    assert(this.#waiting === undefined, `two readers of ${this.#name}`);
     return await new Promise((resolve) => {
       this.#waiting = resolve;
     });

@@ -13,38 +13,40 @@ export function parseSizeBytes(text: string): number {
   const match = /^(\d+(?:\.\d+)?)\s*([a-z]*)$/i.exec(text.trim());
   const unit = SIZE_UNITS[(match?.[2] ?? "?").toLowerCase()];
   const bytes = unit === undefined ? Number.NaN : Math.round(Number(match?.[1]) * unit);
-  if (!Number.isSafeInteger(bytes)) throw new PlatformError("REQUEST_INVALID", `Not a size: ${JSON.stringify(text)} (try 512M or 2GiB)`);
+  if (!Number.isSafeInteger(bytes)) throw new PlatformError("REQUEST_INVALID", `Not a size: ${JSON.stringify(text.slice(0, 80))} (try 512M or 2GiB)`);
   return bytes;
 }
 
 /** Milliseconds of `90s`, `5m`, `1h30m`. A bare number is seconds. @throws PlatformError `REQUEST_INVALID` */
 export function parseDurationMs(text: string): number {
   const trimmed = text.trim();
-  if (/^\d+(\.\d+)?$/.test(trimmed)) return Math.round(Number(trimmed) * 1000);
-  if (!/^(\d+(\.\d+)?(ms|s|m|h|d))+$/.test(trimmed)) {
-    throw new PlatformError("REQUEST_INVALID", `Not a duration: ${JSON.stringify(text)} (try 90s, 5m or 1h30m)`);
+  const withUnit = /^\d+(\.\d+)?$/.test(trimmed) ? `${trimmed}s` : trimmed;
+  let total = /^(\d+(\.\d+)?(ms|s|m|h|d))+$/.test(withUnit) ? 0 : Number.NaN;
+  for (const [, number, unit] of withUnit.matchAll(/(\d+(?:\.\d+)?)(ms|s|m|h|d)/g)) total += Number(number) * (DURATION_UNITS[unit ?? ""] ?? 0);
+  const rounded = Math.round(total);
+  if (!Number.isSafeInteger(rounded)) {
+    throw new PlatformError("REQUEST_INVALID", `Not a duration: ${JSON.stringify(text.slice(0, 80))} (try 90s, 5m or 1h30m)`);
   }
-  let total = 0;
-  for (const [, number, unit] of trimmed.matchAll(/(\d+(?:\.\d+)?)(ms|s|m|h|d)/g)) total += Number(number) * (DURATION_UNITS[unit ?? ""] ?? 0);
-  return Math.round(total);
+  return rounded;
 }
 
 /** `1.5 GiB`, `12 MiB`, `300 B`. */
 export function formatBytes(bytes: number): string {
   const units = ["B", "KiB", "MiB", "GiB", "TiB"];
+  const print = (value: number): string => (value >= 100 || Number.isInteger(value) ? String(Math.round(value)) : value.toFixed(1));
   let value = bytes;
   let index = 0;
-  while (value >= 1024 && index < units.length - 1) {
+  while (Math.round(value) >= 1024 && index < units.length - 1) {
     value /= 1024;
     index += 1;
   }
-  return `${value >= 100 || Number.isInteger(value) ? Math.round(value) : value.toFixed(1)} ${units[index]}`;
+  return `${print(value)} ${units[index]}`;
 }
 
 /** `850 ms`, `2.4 s`, `3m 20s`, `2h 5m`. */
 export function formatDuration(ms: number): string {
-  if (ms < 1000) return `${Math.round(ms)} ms`;
-  if (ms < 60_000) return `${(ms / 1000).toFixed(1)} s`;
+  if (Math.round(ms) < 1000) return `${Math.round(ms)} ms`;
+  if (ms < 59_950) return `${(ms / 1000).toFixed(1)} s`;
   const seconds = Math.round(ms / 1000);
   if (seconds < 3600) return `${Math.floor(seconds / 60)}m ${seconds % 60}s`;
   return `${Math.floor(seconds / 3600)}h ${Math.floor((seconds % 3600) / 60)}m`;

@@ -58,11 +58,14 @@ export function invalidField(path: string, message: string): PlatformError {
   return new PlatformError("REQUEST_INVALID", `Invalid ${path}: ${message}`, { fields: [{ path, message }] });
 }
 
-/** Anything thrown, as a `PlatformError`: unchanged if it is one, else `cancelled` for an abort, else `internal`. */
+/** Anything thrown, as a `PlatformError`: unchanged if it is one, `cancelled` for an abort, `deadline_exceeded` for a timed-out signal, else `internal`. */
 export function toPlatformError(thrown: unknown): PlatformError {
   if (thrown instanceof PlatformError) return thrown;
   if (thrown instanceof Error && thrown.name === "AbortError") {
     return new PlatformError("REQUEST_CANCELLED", "The request was cancelled", { cause: thrown });
+  }
+  if (thrown instanceof Error && thrown.name === "TimeoutError") {
+    return new PlatformError("DEADLINE_EXCEEDED", "The time given was over", { cause: thrown });
   }
   return new PlatformError("INTERNAL", "Internal error", { cause: thrown });
 }
