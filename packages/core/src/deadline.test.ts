@@ -15,7 +15,10 @@ test("work that ends in time gives its result and leaves no timer", async () => 
 test("work that ignores its signal is cut off at the deadline", async () => {
   const clock = new ManualClock();
   const running = withDeadline({ clock, timeoutMs: 500, what: "wait for agent", code: "AGENT_UNREACHABLE" }, never);
-  const outcome = assert.rejects(running, (e) => isPlatformError(e, "AGENT_UNREACHABLE") && e.message === "Timed out after 500 ms: wait for agent");
+  const outcome = assert.rejects(
+    running,
+    (e) => isPlatformError(e, "AGENT_UNREACHABLE") && e.message === "Timed out after 500 ms: wait for agent",
+  );
   await clock.advance(499);
   assert.equal(clock.pendingTimers, 1);
   await clock.advance(1);
@@ -67,7 +70,10 @@ test("work that throws, at once or later, gives its own error", async () => {
     }),
     /at once/,
   );
-  await assert.rejects(withDeadline({ clock, timeoutMs: 5, what: "x" }, async () => await Promise.reject(new Error("later"))), /later/);
+  await assert.rejects(
+    withDeadline({ clock, timeoutMs: 5, what: "x" }, async () => await Promise.reject(new Error("later"))),
+    /later/,
+  );
   assert.equal(clock.pendingTimers, 0);
 });
 

@@ -24,15 +24,32 @@ test("the same seed gives the same ids, the system gives different ones", () => 
   assert.equal(ids.size, 1000);
 });
 
-for (const bad of ["", "vm-", "vm", "VM-0123456789abcdef", "vm-0123456789abcde", "vm-0123456789abcdefg", "vm-0123456789abcdei", "img-0123456789abcdef", "vm-../../etc/passwd0", "vm-0123456789abcdef\n"]) {
+for (const bad of [
+  "",
+  "vm-",
+  "vm",
+  "VM-0123456789abcdef",
+  "vm-0123456789abcde",
+  "vm-0123456789abcdefg",
+  "vm-0123456789abcdei",
+  "img-0123456789abcdef",
+  "vm-../../etc/passwd0",
+  "vm-0123456789abcdef\n",
+]) {
   test(`${JSON.stringify(bad)} is no VM id`, () => {
     assert.equal(isId("vm", bad), false);
-    assert.throws(() => parseId("vm", bad), (e) => isPlatformError(e, "REQUEST_INVALID"));
+    assert.throws(
+      () => parseId("vm", bad),
+      (e) => isPlatformError(e, "REQUEST_INVALID"),
+    );
   });
 }
 
 test("a very long wrong id does not fill the message", () => {
-  assert.throws(() => parseId("vm", "x".repeat(1e6)), (e) => e instanceof Error && e.message.length < 200);
+  assert.throws(
+    () => parseId("vm", "x".repeat(1e6)),
+    (e) => e instanceof Error && e.message.length < 200,
+  );
 });
 
 test("seeded bytes cover all values, hex has two digits a byte", () => {

@@ -11,7 +11,10 @@ test("the message past the bound is refused with QUEUE_FULL, and a taken one mak
   const box = make(2);
   box.post(1);
   box.post(2);
-  assert.throws(() => box.post(3), (e) => isPlatformError(e, "QUEUE_FULL") && e.class === "throttled" && e.retryAfterMs !== undefined);
+  assert.throws(
+    () => box.post(3),
+    (e) => isPlatformError(e, "QUEUE_FULL") && e.class === "throttled" && e.retryAfterMs !== undefined,
+  );
   assert.equal(await box.take(), 1);
   assert.equal(box.post(3), true);
   assert.equal(box.size, 2);
@@ -78,7 +81,10 @@ test("whatever the order of posts and takes, messages come out once and in order
       box.close();
       const got = (await Promise.all(taken)).filter((m) => m !== undefined);
       for (let m = await box.take(); m !== undefined; m = await box.take()) got.push(m);
-      assert.deepEqual(got, Array.from({ length: posted }, (_, i) => i));
+      assert.deepEqual(
+        got,
+        Array.from({ length: posted }, (_, i) => i),
+      );
     }),
   );
 });

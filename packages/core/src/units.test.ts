@@ -14,7 +14,10 @@ test("sizes are read with binary units, in any case", () => {
 
 for (const bad of ["", "-1", "M", "1X", "1 2", "1e9", "0x10", "1.5.5M", "99999999999999999999", "1constructor", "NaN", "Infinity"]) {
   test(`size ${JSON.stringify(bad)} is refused`, () => {
-    assert.throws(() => parseSizeBytes(bad), (e) => isPlatformError(e, "REQUEST_INVALID"));
+    assert.throws(
+      () => parseSizeBytes(bad),
+      (e) => isPlatformError(e, "REQUEST_INVALID"),
+    );
   });
 }
 
@@ -46,7 +49,10 @@ test("durations add up their parts, a bare number is seconds", () => {
 
 for (const bad of ["", "-5s", "5 s", "s", "5x", "5s5", "1h-1m", `${"9".repeat(400)}s`]) {
   test(`duration ${JSON.stringify(bad.slice(0, 20))} is refused`, () => {
-    assert.throws(() => parseDurationMs(bad), (e) => isPlatformError(e, "REQUEST_INVALID"));
+    assert.throws(
+      () => parseDurationMs(bad),
+      (e) => isPlatformError(e, "REQUEST_INVALID"),
+    );
   });
 }
 
@@ -65,7 +71,7 @@ test("bytes are shown with three digits or so, and never 1024 of a unit", () => 
   assert.equal(formatBytes(MIB - 1), "1 MiB".replace("1 ", "1.0 "));
   assert.equal(formatBytes(1536), "1.5 KiB");
   assert.equal(formatBytes(2 * GIB), "2 GiB");
-  fc.assert(fc.property(fc.maxSafeNat(), (n) => assert.ok(n > 1024 ** 5 || !/^1024/.test(formatBytes(n)), formatBytes(n))));
+  fc.assert(fc.property(fc.maxSafeNat(), (n) => assert.ok(n > 1024 ** 5 || !formatBytes(n).startsWith("1024 "), formatBytes(n))));
 });
 
 test("durations are shown in the two units that matter", () => {

@@ -5,7 +5,18 @@ export const KIB = 1024;
 export const MIB = 1024 * KIB;
 export const GIB = 1024 * MIB;
 
-const SIZE_UNITS: Readonly<Record<string, number>> = { "": 1, b: 1, k: KIB, kib: KIB, m: MIB, mib: MIB, g: GIB, gib: GIB, t: 1024 * GIB, tib: 1024 * GIB };
+const SIZE_UNITS: Readonly<Record<string, number>> = {
+  "": 1,
+  b: 1,
+  k: KIB,
+  kib: KIB,
+  m: MIB,
+  mib: MIB,
+  g: GIB,
+  gib: GIB,
+  t: 1024 * GIB,
+  tib: 1024 * GIB,
+};
 const DURATION_UNITS: Readonly<Record<string, number>> = { ms: 1, s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000 };
 
 /** Bytes of `512M`, `2GiB`, `1024`. @throws PlatformError `REQUEST_INVALID` */
@@ -13,7 +24,8 @@ export function parseSizeBytes(text: string): number {
   const match = /^(\d+(?:\.\d+)?)\s*([a-z]*)$/i.exec(text.trim());
   const unit = SIZE_UNITS[(match?.[2] ?? "?").toLowerCase()];
   const bytes = unit === undefined ? Number.NaN : Math.round(Number(match?.[1]) * unit);
-  if (!Number.isSafeInteger(bytes)) throw new PlatformError("REQUEST_INVALID", `Not a size: ${JSON.stringify(text.slice(0, 80))} (try 512M or 2GiB)`);
+  if (!Number.isSafeInteger(bytes))
+    throw new PlatformError("REQUEST_INVALID", `Not a size: ${JSON.stringify(text.slice(0, 80))} (try 512M or 2GiB)`);
   return bytes;
 }
 
@@ -22,7 +34,8 @@ export function parseDurationMs(text: string): number {
   const trimmed = text.trim();
   const withUnit = /^\d+(\.\d+)?$/.test(trimmed) ? `${trimmed}s` : trimmed;
   let total = /^(\d+(\.\d+)?(ms|s|m|h|d))+$/.test(withUnit) ? 0 : Number.NaN;
-  for (const [, number, unit] of withUnit.matchAll(/(\d+(?:\.\d+)?)(ms|s|m|h|d)/g)) total += Number(number) * (DURATION_UNITS[unit ?? ""] ?? 0);
+  for (const [, number, unit] of withUnit.matchAll(/(\d+(?:\.\d+)?)(ms|s|m|h|d)/g))
+    total += Number(number) * (DURATION_UNITS[unit ?? ""] ?? 0);
   const rounded = Math.round(total);
   if (!Number.isSafeInteger(rounded)) {
     throw new PlatformError("REQUEST_INVALID", `Not a duration: ${JSON.stringify(text.slice(0, 80))} (try 90s, 5m or 1h30m)`);

@@ -11,7 +11,10 @@ test("a line is one JSON object with level, time, message and fields", () => {
   assert.equal(written.length, 1);
   assert.match(written[0] ?? "", /^\{.*\}\n$/);
   const line = JSON.parse(written[0] ?? "") as Record<string, unknown>;
-  assert.deepEqual({ level: line["level"], msg: line["msg"], vmId: line["vmId"], app: line["app"] }, { level: "info", msg: "vm started", vmId: "vm-1", app: "x" });
+  assert.deepEqual(
+    { level: line["level"], msg: line["msg"], vmId: line["vmId"], app: line["app"] },
+    { level: "info", msg: "vm started", vmId: "vm-1", app: "x" },
+  );
   assert.ok(!Number.isNaN(Date.parse(String(line["time"]))));
 });
 

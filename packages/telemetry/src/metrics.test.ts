@@ -66,7 +66,10 @@ test("bad declarations are refused", () => {
   const one = gauge({ name: "fluxvm_x", help: "" });
   assert.throws(() => defineMetrics({ a: one, b: one }), /twice/);
   const many = Array.from({ length: 30 }, (_, i) => String(i));
-  assert.throws(() => new MetricsRegistry().create({ m: gauge({ name: "fluxvm_x", help: "", labels: { a: many, b: many } }) }), /900 series/);
+  assert.throws(
+    () => new MetricsRegistry().create({ m: gauge({ name: "fluxvm_x", help: "", labels: { a: many, b: many } }) }),
+    /900 series/,
+  );
 });
 
 test("process metrics are there on request only", async () => {

@@ -44,7 +44,9 @@ export interface MetricDeclaration<K extends MetricKind = MetricKind, L extends 
 
 export type MetricDeclarations = Readonly<Record<string, MetricDeclaration>>;
 
-type LabelArgs<L extends string, Rest extends readonly unknown[]> = [L] extends [never] ? Rest : [labels: Readonly<Record<L, string>>, ...Rest];
+type LabelArgs<L extends string, Rest extends readonly unknown[]> = [L] extends [never]
+  ? Rest
+  : [labels: Readonly<Record<L, string>>, ...Rest];
 
 export interface Counter<L extends string = never> {
   inc(...args: LabelArgs<L, [amount?: number]>): void;

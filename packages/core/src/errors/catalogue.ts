@@ -35,7 +35,10 @@ interface CatalogueRow {
 export const ERROR_CATALOGUE = {
   // requests
   REQUEST_INVALID: { class: "invalid_argument", help: "The request is malformed. `fields` names what to correct." },
-  FIELD_UNKNOWN: { class: "invalid_argument", help: "The request has a field this version does not know. Remove it or correct its spelling." },
+  FIELD_UNKNOWN: {
+    class: "invalid_argument",
+    help: "The request has a field this version does not know. Remove it or correct its spelling.",
+  },
   FIELD_UNSUPPORTED: { class: "unsupported", help: "The field exists in the specification but is not served yet. Remove it." },
   PAYLOAD_TOO_LARGE: { class: "invalid_argument", help: "The request body is larger than the limit. Send less." },
   ROUTE_UNKNOWN: { class: "not_found", help: "There is no such route. See `/v1/openapi.json`." },
@@ -48,16 +51,31 @@ export const ERROR_CATALOGUE = {
   // configuration and host
   CONFIG_INVALID: { class: "invalid_argument", help: "The configuration file is wrong. The message names the key." },
   CONFIG_UNREADABLE: { class: "not_found", help: "The configuration file cannot be read. Check its path and mode." },
-  STATE_DIR_LOCKED: { class: "failed_precondition", help: "Another daemon uses this state directory. Stop it or choose another directory." },
-  STATE_DIR_UNUSABLE: { class: "failed_precondition", help: "The state directory cannot be made or written. Check owner, mode and free space." },
-  STORE_CORRUPT: { class: "data_loss", help: "The state database cannot be read. Restore it from a backup; nothing is deleted automatically." },
+  STATE_DIR_LOCKED: {
+    class: "failed_precondition",
+    help: "Another daemon uses this state directory. Stop it or choose another directory.",
+  },
+  STATE_DIR_UNUSABLE: {
+    class: "failed_precondition",
+    help: "The state directory cannot be made or written. Check owner, mode and free space.",
+  },
+  STORE_CORRUPT: {
+    class: "data_loss",
+    help: "The state database cannot be read. Restore it from a backup; nothing is deleted automatically.",
+  },
   STORE_TOO_NEW: { class: "failed_precondition", help: "A newer version wrote the state database. Run that version." },
   STORE_CONFLICT: { class: "conflict", help: "The record changed in between. Read it again and retry." },
   STORE_UNAVAILABLE: { class: "unavailable", help: "The state database does not answer. See the daemon's log." },
-  HOST_TOOL_MISSING: { class: "failed_precondition", help: "A program the work needs is not installed. The message names it; `fluxctl doctor` says how to get it." },
+  HOST_TOOL_MISSING: {
+    class: "failed_precondition",
+    help: "A program the work needs is not installed. The message names it; `fluxctl doctor` says how to get it.",
+  },
   HOST_TOOL_FAILED: { class: "internal", help: "A program the work needs failed. The message holds its last lines." },
   HOST_CAPABILITY_MISSING: { class: "failed_precondition", help: "This host cannot do what was asked. `fluxctl doctor` says why." },
-  HOST_HELPER_UNAVAILABLE: { class: "unavailable", help: "The host helper process does not answer. It is started again by itself; try again." },
+  HOST_HELPER_UNAVAILABLE: {
+    class: "unavailable",
+    help: "The host helper process does not answer. It is started again by itself; try again.",
+  },
   HOST_OUT_OF_SPACE: { class: "capacity_exhausted", help: "The disk is full. Free space and try again; nothing half-made is kept." },
   PORT_IN_USE: { class: "failed_precondition", help: "Another process listens on the address. Choose another or stop it." },
   // VMs
@@ -75,7 +93,10 @@ export const ERROR_CATALOGUE = {
   BACKEND_UNAVAILABLE: { class: "failed_precondition", help: "The backend cannot run on this host. The message says why." },
   BACKEND_UNSUPPORTED: { class: "unsupported", help: "The backend has no such ability. Choose another backend." },
   BACKEND_PROTOCOL: { class: "internal", help: "The VMM answered something unexpected." },
-  UID_RANGE_EXHAUSTED: { class: "capacity_exhausted", help: "Every user id of the configured range is in use by a VM. Widen the range or delete VMs." },
+  UID_RANGE_EXHAUSTED: {
+    class: "capacity_exhausted",
+    help: "Every user id of the configured range is in use by a VM. Widen the range or delete VMs.",
+  },
   WAIT_TIMEOUT: { class: "deadline_exceeded", help: "The state was not reached in time. The VM goes on; look at its log." },
   // guest
   AGENT_DISABLED: { class: "failed_precondition", help: "The VM was created without the guest agent." },
@@ -89,7 +110,10 @@ export const ERROR_CATALOGUE = {
   GUEST_FILE_NOT_FOUND: { class: "not_found", help: "There is no such file in the guest." },
   GUEST_FILE_EXISTS: { class: "already_exists", help: "The path exists in the guest." },
   GUEST_FILE_DENIED: { class: "permission_denied", help: "The guest refused access to the path." },
-  GUEST_FILE_INVALID: { class: "failed_precondition", help: "The path is of the wrong kind, for example a directory where a file is needed." },
+  GUEST_FILE_INVALID: {
+    class: "failed_precondition",
+    help: "The path is of the wrong kind, for example a directory where a file is needed.",
+  },
   GUEST_FILE_IO: { class: "internal", help: "The guest could not read or write the file. The message holds its error." },
   GUEST_OUT_OF_SPACE: { class: "capacity_exhausted", help: "The guest's file system is full." },
   // images and kernels
@@ -98,10 +122,16 @@ export const ERROR_CATALOGUE = {
   IMAGE_IN_USE: { class: "failed_precondition", help: "A VM or a build uses the image. The message names it." },
   IMAGE_SOURCE_INVALID: { class: "invalid_argument", help: "The image source cannot be understood. The message says which part." },
   IMAGE_SOURCE_UNREACHABLE: { class: "unavailable", help: "The image source cannot be read now. Check the path or the network." },
-  IMAGE_DIGEST_MISMATCH: { class: "failed_precondition", help: "The bytes do not have the digest asked for. The source changed or is corrupt; nothing was kept." },
+  IMAGE_DIGEST_MISMATCH: {
+    class: "failed_precondition",
+    help: "The bytes do not have the digest asked for. The source changed or is corrupt; nothing was kept.",
+  },
   IMAGE_TRUNCATED: { class: "failed_precondition", help: "The image ends too early. Fetch it again." },
   IMAGE_MALFORMED: { class: "invalid_argument", help: "The image's format is wrong. The message names the file." },
-  IMAGE_LAYER_UNSAFE: { class: "permission_denied", help: "A layer tries to write outside the image's root or make a device. The message names the entry." },
+  IMAGE_LAYER_UNSAFE: {
+    class: "permission_denied",
+    help: "A layer tries to write outside the image's root or make a device. The message names the entry.",
+  },
   IMAGE_TOO_LARGE: { class: "capacity_exhausted", help: "The image unpacks to more than the configured limit." },
   IMAGE_BUILD_FAILED: { class: "failed_precondition", help: "The build failed. The message holds its last lines." },
   DISK_SHRINK_REFUSED: { class: "invalid_argument", help: "A disk can only grow. Ask for at least the image's size." },

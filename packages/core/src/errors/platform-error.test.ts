@@ -16,26 +16,23 @@ test("every code is in capitals, has a known class and a sentence of help", () =
 });
 
 test("classes map as the architecture says", () => {
-  assert.deepEqual(
-    Object.fromEntries(Object.entries(ERROR_CLASSES).map(([name, row]) => [name, [row.http, row.grpc, row.exit]])),
-    {
-      invalid_argument: [400, 3, 2],
-      unauthenticated: [401, 16, 5],
-      permission_denied: [403, 7, 5],
-      not_found: [404, 5, 3],
-      already_exists: [409, 6, 4],
-      failed_precondition: [409, 9, 4],
-      conflict: [409, 10, 4],
-      throttled: [429, 8, 6],
-      capacity_exhausted: [507, 8, 7],
-      unavailable: [503, 14, 6],
-      deadline_exceeded: [504, 4, 6],
-      cancelled: [499, 1, 130],
-      unsupported: [501, 12, 2],
-      data_loss: [500, 15, 1],
-      internal: [500, 13, 1],
-    },
-  );
+  assert.deepEqual(Object.fromEntries(Object.entries(ERROR_CLASSES).map(([name, row]) => [name, [row.http, row.grpc, row.exit]])), {
+    invalid_argument: [400, 3, 2],
+    unauthenticated: [401, 16, 5],
+    permission_denied: [403, 7, 5],
+    not_found: [404, 5, 3],
+    already_exists: [409, 6, 4],
+    failed_precondition: [409, 9, 4],
+    conflict: [409, 10, 4],
+    throttled: [429, 8, 6],
+    capacity_exhausted: [507, 8, 7],
+    unavailable: [503, 14, 6],
+    deadline_exceeded: [504, 4, 6],
+    cancelled: [499, 1, 130],
+    unsupported: [501, 12, 2],
+    data_loss: [500, 15, 1],
+    internal: [500, 13, 1],
+  });
 });
 
 test("an error knows class, status and exit code from its code", () => {
@@ -88,7 +85,10 @@ test("a bad field is named in message and fields", () => {
 });
 
 test("assertions are not operating errors", () => {
-  assert.throws(() => ensureTrue(false, "broken"), (e) => e instanceof AssertionError && !isPlatformError(e) && e.message === "broken");
+  assert.throws(
+    () => ensureTrue(false, "broken"),
+    (e) => e instanceof AssertionError && !isPlatformError(e) && e.message === "broken",
+  );
   ensureTrue(1, "fine");
   assert.throws(() => assertNever("odd" as never, "state"), /unexpected state: "odd"/);
 });
