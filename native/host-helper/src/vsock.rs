@@ -1,0 +1,105 @@
+//! Makes a guest's AF_VSOCK port reachable over a Unix socket: every connection taken is joined to a new one to
+//! (cid, port). A bridge lives as long as this process or until it is closed; the daemon asks for it again.
+use crate::failure::{Failure, Outcome};
+use std::io::{Read, Write};
+use std::net::Shutdown;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+const MAX_CONNECTIONS: usize = 64;
+
+/// Listens at `path` (which must not exist) and returns at once.
+pub fn bridge(cid: u32, port: u32, path: String) -> Outcome<()> {
+    let listener = UnixListener::bind(&path).map_err(|e| Failure::io("vsock", "listen", &e))?;
+    let open = Arc::new(AtomicUsize::new(0));
+    std::thread::spawn(move || {
+        for stream in listener.incoming().map_while(Result::ok) {
+            // The path is gone: the bridge was closed, and this connection was the call to notice.
+            if !std::path::Path::new(&path).exists() {
+                return;
+            }
+            if open.fetch_add(1, Ordering::SeqCst) >= MAX_CONNECTIONS {
+                open.fetch_sub(1, Ordering::SeqCst);
+                continue;
+            }
+            let open = open.clone();
+            std::thread::spawn(move || {
+                if let Ok(guest) = connect(cid, port) {
+                    join(stream, guest);
+                }
+                open.fetch_sub(1, Ordering::SeqCst);
+            });
+        }
+    });
+    Ok(())
+}
+
+pub fn close(path: &str) -> Outcome<()> {
+    let waker = UnixStream::connect(path);
+    std::fs::remove_file(path).map_err(|e| Failure::io("vsock", "remove socket", &e))?;
+    drop(waker);
+    Ok(())
+}
+
+/// A connected stream; read, write and shutdown work on it as on any stream socket.
+fn connect(cid: u32, port: u32) -> Outcome<UnixStream> {
+    // SAFETY: no memory is passed; a result of zero or more is a descriptor that nobody else owns.
+    let fd = unsafe { libc::socket(libc::AF_VSOCK, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) };
+    if fd < 0 {
+        return Err(Failure::last("vsock", "socket"));
+    }
+    // SAFETY: see above.
+    let socket = unsafe { OwnedFd::from_raw_fd(fd) };
+    // SAFETY: sockaddr_vm is plain data.
+    let mut address: libc::sockaddr_vm = unsafe { std::mem::zeroed() };
+    address.svm_family = libc::AF_VSOCK as u16;
+    address.svm_cid = cid;
+    address.svm_port = port;
+    let size = std::mem::size_of::<libc::sockaddr_vm>() as u32;
+    // SAFETY: the address has the size passed.
+    if unsafe { libc::connect(socket.as_raw_fd(), (&raw const address).cast(), size) } != 0 {
+        return Err(Failure::last("vsock", "connect"));
+    }
+    Ok(UnixStream::from(socket))
+}
+
+fn join(client: UnixStream, guest: UnixStream) {
+    let (Ok(client_in), Ok(guest_in)) = (client.try_clone(), guest.try_clone()) else { return };
+    let up = std::thread::spawn(move || pump(client_in, guest));
+    pump(guest_in, client);
+    let _ = up.join();
+}
+
+fn pump(mut from: UnixStream, mut to: UnixStream) {
+    let mut buffer = vec![0u8; 64 << 10];
+    while let Ok(n) = from.read(&mut buffer) {
+        if n == 0 || to.write_all(&buffer[..n]).is_err() {
+            break;
+        }
+    }
+    let _ = to.shutdown(Shutdown::Write);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn joined_streams_carry_both_ways_and_pass_the_end_on() {
+        let (mut client, client_far) = UnixStream::pair().unwrap();
+        let (mut guest, guest_far) = UnixStream::pair().unwrap();
+        let joined = std::thread::spawn(move || join(client_far, guest_far));
+        client.write_all(b"ping").unwrap();
+        client.shutdown(Shutdown::Write).unwrap();
+        let mut got = String::new();
+        guest.read_to_string(&mut got).unwrap();
+        guest.write_all(b"pong").unwrap();
+        drop(guest);
+        let mut back = String::new();
+        client.read_to_string(&mut back).unwrap();
+        joined.join().unwrap();
+        assert_eq!((got.as_str(), back.as_str()), ("ping", "pong"));
+    }
+}
