@@ -133,7 +133,10 @@ interface CommandOptions {
 
 async function fluxctl(tour: Tour, args: readonly string[], options: CommandOptions = {}): Promise<string> {
   if (options.quiet !== true) process.stdout.write(`$ fluxctl ${args.map(quote).join(" ")}\n`);
-  const child = spawn(FLUXCTL, ["--server", `unix:${tour.socket}`, ...args], { stdio: ["ignore", "pipe", options.quiet === true ? "ignore" : "inherit"], cwd: tour.scratch });
+  const child = spawn(FLUXCTL, ["--server", `unix:${tour.socket}`, ...args], {
+    stdio: ["ignore", "pipe", options.quiet === true ? "ignore" : "inherit"],
+    cwd: tour.scratch,
+  });
   let output = "";
   child.stdout.setEncoding("utf8");
   child.stdout.on("data", (chunk: string) => {

@@ -1,0 +1,63 @@
+/**
+ * Documents that can fail: each path a document names must exist, and so must the target of each relative link.
+ * A line (or table row) that says "Planned" may name what is still to come. Paths with `*`, `<` or `…` are patterns and
+ * are checked up to the folder before the pattern.
+ */
+import { posix } from "node:path";
+import type { Problem, Tree } from "../tree.ts";
+
+const NAMED_PATH = /(?<![\w./-])(?:packages|apps|native|sdk|docs|tools|test|bench|deploy|bin)\/[\w.*<>…/-]+/g;
+const LINK = /\]\((?!https?:|#|mailto:)([^)\s#]+)(?:#[^)]*)?\)/g;
+
+export function* checkDocuments(tree: Tree): Generator<Problem> {
+  for (const path of tree.paths.filter((p) => p.endsWith(".md"))) {
+    for (const { rule, target, line } of [...listLines(tree.text(path))].flatMap((l) => listPromises(path, l))) {
+      if (!tree.has(target)) yield { rule, path, line, message: `${target} does not exist (not yet there? say "Planned")` };
+    }
+  }
+}
+
+/** What a line says is there. */
+function listPromises(path: string, { text, line, fenced }: Line): { rule: string; target: string; line: number }[] {
+  const names = fenced === "" || fenced === "mermaid" ? listNames(text) : [];
+  const links = fenced === "" ? listLinks(path, text) : [];
+  return [
+    ...names.map((target) => ({ rule: "document-path", target, line })),
+    ...links.map((target) => ({ rule: "document-link", target, line })),
+  ];
+}
+
+interface Line {
+  readonly text: string;
+  readonly line: number;
+  /** The language of the fence around it, "plain" without one, empty outside fences. */
+  readonly fenced: string;
+}
+
+/** The lines that promise something: fences themselves and what is marked Planned are left out. */
+function* listLines(text: string): Generator<Line> {
+  let fenced = "";
+  for (const [i, line] of text.split("\n").entries()) {
+    const fence = /^\s*```(\w*)/.exec(line);
+    if (fence !== null) fenced = fenced === "" ? fence[1] || "plain" : "";
+    else if (!/\bPlanned\b/.test(line)) yield { text: line, line: i + 1, fenced };
+  }
+}
+
+function listLinks(path: string, line: string): string[] {
+  const targets = [...line.matchAll(LINK)].map((m) => m[1] ?? "");
+  return targets.map((t) => (t.startsWith("/") ? t.slice(1) : posix.join(posix.dirname(path), t)));
+}
+
+/** Repository paths in code spans; in a diagram, anywhere in the line. */
+function listNames(line: string): string[] {
+  const spans = line.includes("`") ? [...line.matchAll(/`([^`]+)`/g)].map((m) => m[1] ?? "") : [];
+  const texts = /^\s*(\w+\s*[[({]|C4|System|Container|Component|subgraph|Rel)/.test(line) && spans.length === 0 ? [line] : spans;
+  return texts.flatMap((text) => [...text.matchAll(NAMED_PATH)].map((m) => cutPattern(m[0])));
+}
+
+function cutPattern(path: string): string {
+  const at = path.search(/[*<…]|\.\.\./);
+  const cut = at === -1 ? path : path.slice(0, path.lastIndexOf("/", at));
+  return cut.replace(/[./]+$/, "");
+}
