@@ -5,15 +5,7 @@ import { packageOf, type Problem, type Tree } from "../tree.ts";
 const MAX_README_LINES = 60;
 const MAX_FILE_BYTES = 1 << 20;
 // put together here, so that this file does not hold what it looks for
-const UNFINISHED = new RegExp(
-  `\b(${[
-    ["TO", "DO"],
-    ["FIX", "ME"],
-    ["XX", "X"],
-  ]
-    .map((parts) => parts.join(""))
-    .join("|")})\b`,
-);
+const UNFINISHED = new RegExp(`\\b(${["TO-DO", "FIX-ME", "XX-X"].map((word) => word.replace("-", "")).join("|")})\\b`);
 const REGISTRY_HOSTS = new RegExp(
   [
     ["registry", "npmjs", "org"],
