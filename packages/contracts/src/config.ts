@@ -21,6 +21,17 @@ export const ConfigSchema = Type.Object(
       Type.Object(
         {
           max_body_bytes: Type.Optional(Type.Integer({ default: 4194304, minimum: 1024, description: "Largest JSON body" })),
+          allowed_hosts: Type.Optional(
+            Type.Array(Type.String({ minLength: 1, maxLength: 253 }), {
+              default: [],
+              maxItems: 64,
+              description: "Host names, besides localhost and IP addresses, by which clients may address the TCP listener",
+            }),
+          ),
+          body_timeout_ms: Type.Optional(Type.Integer({ default: 30000, minimum: 100, description: "Time a JSON body may take to arrive" })),
+          stop_timeout_ms: Type.Optional(
+            Type.Integer({ default: 10000, minimum: 0, description: "How long a stopping daemon waits for requests under way" }),
+          ),
           request_timeout_ms: Type.Optional(Type.Integer({ default: 120000, minimum: 1000, description: "Deadline of a request that does not stream" })),
         },
         closed,

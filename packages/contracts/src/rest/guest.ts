@@ -5,6 +5,10 @@
  * WebSocket and acknowledges what it has safely got; the guest keeps unacknowledged output (bounded) across every
  * disconnect and daemon restart. Binary frames: `u8 channel (0 stdin, 1 stdout, 2 stderr) | u64 big-endian offset | bytes`.
  * Text frames are `ExecClientMessage` one way and `ExecServerMessage` the other.
+ *
+ * The first server frame is `attached`, or `error` followed by a close with code 4000 + HTTP status. Standard input is
+ * bounded by the client: at most `EXEC_STDIN_WINDOW_BYTES` beyond the last `stdin_ack` (or the attached offset); more is
+ * a protocol error. After `exit` the server waits a little for the last acknowledgement, then closes with 1000.
  */
 import { Type, type Static } from "typebox";
 
@@ -76,6 +80,9 @@ export const AgentExecResultSchema = Type.Object(
 );
 export type AgentExecResult = Static<typeof AgentExecResultSchema>;
 
+/** Most bytes of standard input a client may have sent beyond what is acknowledged. */
+export const EXEC_STDIN_WINDOW_BYTES = 262_144;
+
 export type ExecClientMessage =
   | { readonly type: "ack"; readonly stdout: number; readonly stderr: number }
   | { readonly type: "stdin_end"; readonly offset: number }
@@ -102,4 +109,34 @@ export const FileStatSchema = Type.Object(
   { $id: "FileStat" },
 );
 export type FileStat = Static<typeof FileStatSchema>;
-export type FileEvent = { readonly type: "created" | "modified" | "removed" | "moved_from" | "moved_to" | "attributes" | "overflow"; readonly name: string };
+
+export const FileEventSchema = Type.Object(
+  {
+    type: Type.Union(["created", "modified", "removed", "moved_from", "moved_to", "attributes", "overflow"].map((t) => Type.Literal(t))),
+    name: Type.String(),
+  },
+  { $id: "FileEvent" },
+);
+export type FileEvent = {
+  readonly type: "created" | "modified" | "removed" | "moved_from" | "moved_to" | "attributes" | "overflow";
+  readonly name: string;
+};
+
+export const MakeDirectoryRequestSchema = Type.Object(
+  {
+    path: Type.String({ pattern: "^/", maxLength: 4096 }),
+    parents: Type.Optional(Type.Boolean({ default: false, description: "Make missing parents; an existing directory is no error" })),
+    mode: Type.Optional(Type.Integer({ minimum: 0, maximum: 0o7777, description: "Permission bits" })),
+  },
+  { additionalProperties: false, $id: "MakeDirectoryRequest" },
+);
+export type MakeDirectoryRequest = Static<typeof MakeDirectoryRequestSchema>;
+
+export const RenameFileRequestSchema = Type.Object(
+  { from: Type.String({ pattern: "^/", maxLength: 4096 }), to: Type.String({ pattern: "^/", maxLength: 4096 }) },
+  { additionalProperties: false, $id: "RenameFileRequest" },
+);
+export type RenameFileRequest = Static<typeof RenameFileRequestSchema>;
+
+export const PingResultSchema = Type.Object({ rtt_ms: Type.Number(), version: Type.String() }, { $id: "PingResult" });
+export type PingResult = Static<typeof PingResultSchema>;

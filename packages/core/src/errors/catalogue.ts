@@ -41,6 +41,14 @@ export const ERROR_CATALOGUE = {
   },
   FIELD_UNSUPPORTED: { class: "unsupported", help: "The field exists in the specification but is not served yet. Remove it." },
   PAYLOAD_TOO_LARGE: { class: "invalid_argument", help: "The request body is larger than the limit. Send less." },
+  REQUEST_TIMEOUT: { class: "deadline_exceeded", help: "The request did not arrive whole in time. Send it faster or in smaller pieces." },
+  MEDIA_TYPE_UNSUPPORTED: { class: "invalid_argument", help: "The body's content type is not understood. Send `application/json`." },
+  METHOD_NOT_ALLOWED: { class: "invalid_argument", help: "The route does not know this method. The `Allow` header lists those it knows." },
+  ORIGIN_DENIED: {
+    class: "permission_denied",
+    help: "The `Host` or `Origin` header names a site that may not use the TCP listener. Add the name to `[api] allowed_hosts`.",
+  },
+  SHUTTING_DOWN: { class: "unavailable", help: "The daemon is stopping. Try again when it is back; VMs run on." },
   ROUTE_UNKNOWN: { class: "not_found", help: "There is no such route. See `/v1/openapi.json`." },
   TOKEN_MISSING: { class: "unauthenticated", help: "The TCP listener demands a bearer token. Pass the one in the daemon's token file." },
   TOKEN_INVALID: { class: "unauthenticated", help: "The bearer token is not known to the daemon." },
@@ -48,6 +56,11 @@ export const ERROR_CATALOGUE = {
   DEADLINE_EXCEEDED: { class: "deadline_exceeded", help: "The work did not end in the time given. Try again or allow more time." },
   QUEUE_FULL: { class: "throttled", help: "Too many requests wait for the same thing. Try again later." },
   INTERNAL: { class: "internal", help: "A fault of ours. The log holds the request id and the cause." },
+  DAEMON_UNREACHABLE: {
+    class: "unavailable",
+    help: "The daemon does not answer. Start it with `fluxctl serve`, or name its address with `--server`.",
+  },
+  DAEMON_PROTOCOL: { class: "internal", help: "The daemon answered something unexpected. Check that the address is a FluxVM daemon of this version." },
   // configuration and host
   CONFIG_INVALID: { class: "invalid_argument", help: "The configuration file is wrong. The message names the key." },
   CONFIG_UNREADABLE: { class: "not_found", help: "The configuration file cannot be read. Check its path and mode." },
