@@ -119,6 +119,8 @@ export const ERROR_CATALOGUE = {
   EXEC_NOT_FOUND: { class: "not_found", help: "There is no such exec in the VM, or it was already collected." },
   EXEC_START_FAILED: { class: "failed_precondition", help: "The command could not be started in the guest. The message says why." },
   EXEC_OUTPUT_LOST: { class: "data_loss", help: "Output before the offset asked for was already acknowledged and dropped." },
+  EXEC_STREAM_GAP: { class: "data_loss", help: "The exec's connection skipped output. The client attaches again by itself; report it if it stays." },
+  EXEC_STDIN_ENDED: { class: "failed_precondition", help: "The command's standard input was ended already. Write before ending it." },
   EXEC_LIMIT: { class: "throttled", help: "Too many execs in this VM. Wait for some to end." },
   GUEST_FILE_NOT_FOUND: { class: "not_found", help: "There is no such file in the guest." },
   GUEST_FILE_EXISTS: { class: "already_exists", help: "The path exists in the guest." },
@@ -131,6 +133,10 @@ export const ERROR_CATALOGUE = {
   GUEST_OUT_OF_SPACE: { class: "capacity_exhausted", help: "The guest's file system is full." },
   // images and kernels
   IMAGE_NOT_FOUND: { class: "not_found", help: "There is no image of that id, name or digest." },
+  IMAGE_NOT_READY: {
+    class: "failed_precondition",
+    help: "The image is still being imported or its import failed. Wait for it, or see its `error`.",
+  },
   IMAGE_NAME_TAKEN: { class: "already_exists", help: "An image of that name exists. Choose another name or delete it." },
   IMAGE_IN_USE: { class: "failed_precondition", help: "A VM or a build uses the image. The message names it." },
   IMAGE_SOURCE_INVALID: { class: "invalid_argument", help: "The image source cannot be understood. The message says which part." },
@@ -149,6 +155,11 @@ export const ERROR_CATALOGUE = {
   IMAGE_BUILD_FAILED: { class: "failed_precondition", help: "The build failed. The message holds its last lines." },
   DISK_SHRINK_REFUSED: { class: "invalid_argument", help: "A disk can only grow. Ask for at least the image's size." },
   KERNEL_NOT_FOUND: { class: "not_found", help: "There is no kernel of that id or name. `fluxctl kernel import` adds one." },
+  KERNEL_NOT_READY: {
+    class: "failed_precondition",
+    help: "The kernel is still being imported or its import failed. Wait for it, or see its `error`.",
+  },
+  KERNEL_NAME_TAKEN: { class: "already_exists", help: "A kernel of that name exists. Choose another name or delete it." },
   KERNEL_IN_USE: { class: "failed_precondition", help: "A VM uses the kernel. The message names it." },
   KERNEL_INVALID: { class: "invalid_argument", help: "The file is no kernel we can boot. The message says what is missing." },
 } as const satisfies Record<string, CatalogueRow>;
