@@ -1,0 +1,1 @@
+export type { HostService, ImageService, KernelService, ManagerConfig, ManagerPorts, VmUsers } from "./ports.ts";
