@@ -60,7 +60,10 @@ export const ERROR_CATALOGUE = {
     class: "unavailable",
     help: "The daemon does not answer. Start it with `fluxctl serve`, or name its address with `--server`.",
   },
-  DAEMON_PROTOCOL: { class: "internal", help: "The daemon answered something unexpected. Check that the address is a FluxVM daemon of this version." },
+  DAEMON_PROTOCOL: {
+    class: "internal",
+    help: "The daemon answered something unexpected. Check that the address is a FluxVM daemon of this version.",
+  },
   // configuration and host
   CONFIG_INVALID: { class: "invalid_argument", help: "The configuration file is wrong. The message names the key." },
   CONFIG_UNREADABLE: { class: "not_found", help: "The configuration file cannot be read. Check its path and mode." },
@@ -119,7 +122,10 @@ export const ERROR_CATALOGUE = {
   EXEC_NOT_FOUND: { class: "not_found", help: "There is no such exec in the VM, or it was already collected." },
   EXEC_START_FAILED: { class: "failed_precondition", help: "The command could not be started in the guest. The message says why." },
   EXEC_OUTPUT_LOST: { class: "data_loss", help: "Output before the offset asked for was already acknowledged and dropped." },
-  EXEC_STREAM_GAP: { class: "data_loss", help: "The exec's connection skipped output. The client attaches again by itself; report it if it stays." },
+  EXEC_STREAM_GAP: {
+    class: "data_loss",
+    help: "The exec's connection skipped output. The client attaches again by itself; report it if it stays.",
+  },
   EXEC_STDIN_ENDED: { class: "failed_precondition", help: "The command's standard input was ended already. Write before ending it." },
   EXEC_LIMIT: { class: "throttled", help: "Too many execs in this VM. Wait for some to end." },
   GUEST_FILE_NOT_FOUND: { class: "not_found", help: "There is no such file in the guest." },
