@@ -13,7 +13,7 @@ pub struct Identity {
     pub start_time_ticks: u64,
     pub boot_id: String,
     /// Inode of the pid namespace in which `pid` is counted.
-    pub pid_ns_inode: u64,
+    pub pid_namespace_inode: u64,
 }
 
 pub fn boot_id() -> Outcome<String> {
@@ -22,7 +22,7 @@ pub fn boot_id() -> Outcome<String> {
         .map_err(|e| Failure::io("identity", "read boot id", &e))
 }
 
-pub fn pid_ns_inode() -> Outcome<u64> {
+pub fn pid_namespace_inode() -> Outcome<u64> {
     std::fs::metadata("/proc/self/ns/pid").map(|m| m.ino()).map_err(|e| Failure::io("identity", "read pid namespace", &e))
 }
 
@@ -41,7 +41,7 @@ pub fn start_time_ticks(pid: i32) -> Outcome<u64> {
 }
 
 pub fn identify(pid: i32) -> Outcome<Identity> {
-    Ok(Identity { pid, start_time_ticks: start_time_ticks(pid)?, boot_id: boot_id()?, pid_ns_inode: pid_ns_inode()? })
+    Ok(Identity { pid, start_time_ticks: start_time_ticks(pid)?, boot_id: boot_id()?, pid_namespace_inode: pid_namespace_inode()? })
 }
 
 pub fn open_pidfd(pid: i32) -> Outcome<OwnedFd> {
@@ -63,7 +63,7 @@ pub fn open_verified(identity: &Identity) -> Outcome<OwnedFd> {
     if identity.boot_id != boot_id()? {
         return Err(Failure::of("stale", "identity", "the process belongs to another boot"));
     }
-    if identity.pid_ns_inode != pid_ns_inode()? {
+    if identity.pid_namespace_inode != pid_namespace_inode()? {
         return Err(Failure::of("stale", "identity", "the process belongs to another pid namespace"));
     }
     let fd = open_pidfd(identity.pid)?;
@@ -80,7 +80,7 @@ mod tests {
     #[test]
     fn start_time_is_read_past_a_hostile_name() {
         let tail = "S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 4242 20 21";
-        assert_eq!(parse_start_time(&format!("77 (a) b) c ({tail}")), None);
+        assert_eq!(parse_start_time(&format!("77 (a b c {tail}")), None);
         assert_eq!(parse_start_time(&format!("77 (a) 1 2 (x) {tail}")), Some(4242));
         assert_eq!(parse_start_time("77 (short) S 1"), None);
         assert_eq!(parse_start_time(""), None);

@@ -170,7 +170,7 @@ fn prepare(prepared: &mut Prepared, fds: descriptors::Planned) -> Outcome<Exec> 
     privileges::set_oom_score(spec.oom_score_adj, skipped)?;
     enter_namespaces(spec, *rootless, skipped)?;
     if let (Some(root), true) = (&spec.root, *mount_namespace) {
-        root::enter(root)?;
+        root::enter(root, spec.credentials.as_ref())?;
     }
     let cwd = spec.cwd.as_deref().unwrap_or("/");
     nix::unistd::chdir(cwd).map_err(|e| Failure::nix("cwd", "change directory", e))?;
@@ -200,7 +200,7 @@ fn exec_if_watched(prepared: &Prepared, exec: &Exec) -> Outcome<std::convert::In
     }
 }
 
-pub(self) fn join_cgroups(dirs: &[String]) -> Outcome<()> {
+fn join_cgroups(dirs: &[String]) -> Outcome<()> {
     dirs.iter().try_for_each(|dir| std::fs::write(format!("{dir}/cgroup.procs"), "0").map_err(|e| Failure::io("cgroup", dir, &e)))
 }
 
@@ -225,6 +225,6 @@ fn enter_namespaces(spec: &LaunchSpec, rootless: bool, skipped: &mut Skipped) ->
 }
 
 /// A descriptor as its number, so that it survives to the exec.
-pub(self) fn keep(fd: OwnedFd) -> i32 {
+fn keep(fd: OwnedFd) -> i32 {
     fd.into_raw_fd()
 }

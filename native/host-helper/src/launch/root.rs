@@ -1,13 +1,13 @@
 //! A root of its own: a read-only tmpfs holding exactly the mounts listed and a minimal /dev.
 //!
 //! Sources are opened in the host's view before anything is hidden, then bound through /proc/self/fd. Everything is
-//! nosuid; only device nodes are not nodev. The old root is detached at the end, so nothing of the host stays visible.
-use super::spec::{Device, Mount, Root};
+//! nosuid; only /dev is not nodev. A device asked for belongs to the process there, whoever owns it on the host. The old root is detached at the end, so nothing of the host stays visible.
+use super::spec::{Credentials, Device, Mount, Root};
 use crate::failure::{Failure, Outcome};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use std::fs::{File, OpenOptions};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// Where the new root is assembled. Any directory does: it is covered only in this mount namespace.
@@ -17,6 +17,8 @@ const PLAIN_DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/r
 struct Source {
     file: File,
     is_dir: bool,
+    /// Number and type of a device node.
+    device: Option<(libc::dev_t, libc::mode_t)>,
 }
 
 fn step(target: &str) -> String {
@@ -26,8 +28,10 @@ fn step(target: &str) -> String {
 fn open_source(path: &str, optional: bool, at: &str) -> Outcome<Option<Source>> {
     match OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(path) {
         Ok(file) => {
-            let is_dir = file.metadata().map_err(|e| Failure::io(&step(at), path, &e))?.is_dir();
-            Ok(Some(Source { file, is_dir }))
+            let metadata = file.metadata().map_err(|e| Failure::io(&step(at), path, &e))?;
+            let kind = metadata.mode() & libc::S_IFMT;
+            let device = matches!(kind, libc::S_IFCHR | libc::S_IFBLK).then(|| (metadata.rdev(), kind));
+            Ok(Some(Source { file, is_dir: metadata.is_dir(), device }))
         }
         Err(e) if optional && e.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(e) => Err(Failure::io(&step(at), path, &e)),
@@ -35,7 +39,7 @@ fn open_source(path: &str, optional: bool, at: &str) -> Outcome<Option<Source>> 
 }
 
 /// Must be called in a fresh mount namespace.
-pub fn enter(root: &Root) -> Outcome<()> {
+pub fn enter(root: &Root, owner: Option<&Credentials>) -> Outcome<()> {
     let none: Option<&str> = None;
     let fail = |what: &str| { let what = what.to_string(); move |e| Failure::nix("root", &what, e) };
     mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none).map_err(fail("make mounts private"))?;
@@ -46,7 +50,7 @@ pub fn enter(root: &Root) -> Outcome<()> {
     for (entry, source) in root.mounts.iter().zip(&sources) {
         place(base, entry, source.as_ref())?;
     }
-    make_dev(base, &devices)?;
+    make_dev(base, &devices, owner)?;
     nix::unistd::chdir(base).map_err(fail("enter"))?;
     nix::unistd::pivot_root(".", ".").map_err(fail("pivot"))?;
     umount2(".", MntFlags::MNT_DETACH).map_err(fail("detach the old root"))?;
@@ -145,15 +149,34 @@ fn restrict(path: &Path, at: &str, set: u64) -> Outcome<()> {
     if result == 0 { Ok(()) } else { Err(Failure::last(&step(at), "restrict mount")) }
 }
 
-fn make_dev(base: &Path, devices: &[(String, Source)]) -> Outcome<()> {
+fn make_dev(base: &Path, devices: &[(String, Source)], owner: Option<&Credentials>) -> Outcome<()> {
     let dev = base.join("dev");
     make_dir(&dev, "/dev")?;
     let flags = MsFlags::MS_NOSUID | MsFlags::MS_NOEXEC;
     mount(Some("tmpfs"), &dev, Some("tmpfs"), flags, Some("mode=755,size=64k")).map_err(|e| Failure::nix("mount:/dev", "tmpfs", e))?;
     for (path, source) in devices {
-        bind(source, &inside(base, path), path, libc::MOUNT_ATTR_NOEXEC)?;
+        let target = inside(base, path);
+        let own = !PLAIN_DEVICES.contains(&path.as_str()) && make_node(source, &target, owner, path)?;
+        if !own {
+            bind(source, &target, path, libc::MOUNT_ATTR_NOEXEC)?;
+        }
     }
     let none: Option<&str> = None;
     let readonly = MsFlags::MS_REMOUNT | MsFlags::MS_BIND | MsFlags::MS_RDONLY | flags;
     mount(none, &dev, none, readonly, none).map_err(|e| Failure::nix("mount:/dev", "make read-only", e))
+}
+
+/// A node of the same device that belongs to the process; false where nodes may not be made (without root).
+fn make_node(source: &Source, target: &Path, owner: Option<&Credentials>, at: &str) -> Outcome<bool> {
+    use nix::sys::stat::{Mode, SFlag, mknod};
+    let Some((number, kind)) = source.device else { return Ok(false) };
+    make_dir(target.parent().unwrap_or(target), at)?;
+    let (kind, mode) = (SFlag::from_bits_truncate(kind), Mode::S_IRUSR | Mode::S_IWUSR);
+    if mknod(target, kind, mode, number).is_err() {
+        return Ok(false);
+    }
+    if let Some(ids) = owner {
+        std::os::unix::fs::chown(target, Some(ids.uid), Some(ids.gid)).map_err(|e| Failure::io(&step(at), "own device", &e))?;
+    }
+    Ok(true)
 }
