@@ -12,7 +12,7 @@ export const ConfigSchema = Type.Object(
     log: Type.Optional(
       Type.Object(
         {
-          level: Type.Optional(Type.Union(["trace", "debug", "info", "warn", "error"].map((l) => Type.Literal(l)), { default: "info" })),
+          level: Type.Optional(Type.Enum(["trace", "debug", "info", "warn", "error"], { default: "info" })),
         },
         closed,
       ),
