@@ -161,7 +161,7 @@ export const VmViewSchema = Type.Object(
   {
     id: Type.String(),
     name: Type.String(),
-    state: Type.Union(VM_STATES.map((s) => Type.Literal(s))),
+    state: Type.Unsafe<VmStateName>(Type.Union(VM_STATES.map((s) => Type.Literal(s)))), // the map loses the literals
     reason: Type.Optional(Type.String({ description: "Why it is in this state, for stopped and failed: a short word such as guest_shutdown, killed, host_rebooted" })),
     message: Type.Optional(Type.String({ description: "One sentence for people about the reason" })),
     backend: Type.String(),
