@@ -54,9 +54,13 @@ impl Stream {
     }
 
     pub fn send_json(&mut self, value: &Value) {
-        let body = value.to_bytes();
-        self.tx.extend(message::header(message::JSON, body.len()));
-        self.tx.extend(body);
+        self.send_reply(&value.to_bytes());
+    }
+
+    /// JSON that is text already.
+    pub fn send_reply(&mut self, json: &[u8]) {
+        self.tx.extend(message::header(message::JSON, json.len()));
+        self.tx.extend(json);
     }
 
     pub fn send_offset(&mut self, kind: u8, offset: u64, bytes: &[u8]) {

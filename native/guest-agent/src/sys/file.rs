@@ -343,3 +343,30 @@ pub fn inotify(path: &[u8]) -> Result<OwnedFd> {
     call!(raw::__NR_inotify_add_watch, fd.raw(), path.ptr(), IN_MASK)?;
     Ok(fd)
 }
+
+/// A copy of the descriptor, closed on exec, with a number above the standard three.
+pub fn duplicate_above(fd: Fd) -> Result<OwnedFd> {
+    call!(raw::__NR_fcntl, fd, raw::F_DUPFD_CLOEXEC, 3).map(|fd| OwnedFd::new(fd as Fd))
+}
+
+pub fn seek_to(fd: Fd, offset: u64) -> Result<()> {
+    call!(raw::__NR_lseek, fd, offset, 0).map(|_| ())
+}
+
+/// Makes sure that a standard descriptor is taken, so that none of ours gets its number.
+pub fn ensure_open(fd: Fd) {
+    if call!(raw::__NR_fcntl, fd, raw::F_GETFD, 0).is_err() {
+        if let Ok(null) = open(b"/dev/null", raw::O_RDWR) {
+            let _ = duplicate(null.raw(), fd);
+            if null.raw() == fd {
+                null.into_raw();
+            }
+        }
+    }
+}
+
+/// Reads and forgets what a non-blocking descriptor has.
+pub fn drain(fd: Fd) {
+    let mut chunk = [0u8; 4096];
+    while read(fd, &mut chunk).is_ok_and(|count| count > 0) {}
+}

@@ -216,3 +216,11 @@ pub fn load_module(file: Fd, compressed: bool) -> Result<()> {
     let flags = if compressed { 4 } else { 0 }; // MODULE_INIT_COMPRESSED_FILE
     call!(raw::__NR_finit_module, file, c"".as_ptr(), flags).map(|_| ())
 }
+
+/// Memory of the guest.
+pub fn memory_bytes() -> usize {
+    let mut info = [0u64; 16]; // struct sysinfo is 112 bytes
+    let _ = call!(raw::__NR_sysinfo, info.as_mut_ptr());
+    let unit = (info[13] as u32).max(1) as usize;
+    info[4] as usize * unit
+}

@@ -136,3 +136,5 @@ pub fn close_from(first: Fd) {
 pub fn set_umask(mask: u32) {
     let _ = call!(raw::__NR_umask, mask);
 }
+
+pub const SIGNAL_USR2: u8 = 12;
