@@ -12,6 +12,8 @@ export { ensurePrivateDir, fsyncDir, toFileError, writeFileDurable, type Private
 export { acquireStateLock, type StateLock, type StateLockOptions } from "./files/state-lock.ts";
 export type { CopyRequest, HostHelper, HostProcess, ProcessLauncher } from "./helper/host-helper.ts";
 export { startHostHelper, type HostHelperOptions } from "./helper/start-host-helper.ts";
+export { openEgressGuard, type EgressGuard, type EgressGuardOptions } from "./network/egress-guard.ts";
+export type { EgressRule, EgressScope } from "./network/egress-rules.ts";
 export {
   isSameProcess,
   type ProcessDescriptor,
