@@ -168,15 +168,16 @@ export class ExecSession {
   /** Sends a signal such as `SIGINT`, and resolves when the guest has it. Tried again while the daemon is away. */
   async signal(name: string): Promise<void> {
     const deadlineMs = performance.now() + (this.#options.reconnectMs ?? DEFAULT_RECONNECT_MS);
-    for (let attempt = 0; ; attempt += 1) {
-      if (this.#exit !== undefined) return; // it has ended already
+    for (let attempt = 0; this.#exit === undefined; attempt += 1) {
       try {
         await this.#transport.empty("POST", `${this.#path}/signal`, { json: { signal: name }, signal: this.#stop.signal });
         return;
       } catch (error) {
+        if (this.#exit !== undefined) return; // it ended while the signal was under way
+        this.#throwIfFailed();
         if (!isTransient(error) || performance.now() > deadlineMs) throw error;
-        await sleep(backoffMs(attempt), undefined, { signal: this.#stop.signal });
       }
+      await sleep(backoffMs(attempt), undefined, { signal: this.#stop.signal }).catch(() => this.#throwIfFailed());
     }
   }
 
