@@ -68,6 +68,12 @@ export function replies<T extends Record<number, unknown>>(successes: T, classes
 /** Statuses of a route that reads a JSON body. */
 export const BODY_ERRORS = [408, 413, 415] as const;
 
+/** What a status means, in words. */
+export function describeStatus(status: number): string {
+  if (status >= 400) return CLASS_WORDS[status] ?? "Error";
+  return status === 201 ? "Made" : status === 202 ? "Accepted; it goes on in the background" : "Done";
+}
+
 function describeError(status: number): unknown {
-  return { description: CLASS_WORDS[status] ?? "Error", content: { "application/json": { schema: ErrorBodySchema } } };
+  return { description: describeStatus(status), content: { "application/json": { schema: ErrorBodySchema } } };
 }
