@@ -30,10 +30,6 @@ impl Tree {
         Tree { root }
     }
 
-    pub fn root(&self) -> &OwnedFd {
-        &self.root
-    }
-
     /// Opens `path`, which contains no link, relative to the root.
     pub fn open(&self, path: &[u8], flags: OFlag) -> nix::Result<OwnedFd> {
         open_beneath(&self.root, if path.is_empty() { b"." } else { path }, flags, Mode::empty())
