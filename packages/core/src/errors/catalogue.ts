@@ -127,6 +127,7 @@ export const ERROR_CATALOGUE = {
     help: "The exec's connection skipped output. The client attaches again by itself; report it if it stays.",
   },
   EXEC_STDIN_ENDED: { class: "failed_precondition", help: "The command's standard input was ended already. Write before ending it." },
+  EXEC_TAKEN_OVER: { class: "conflict", help: "Another consumer attached to the exec. Attach again to take it back." },
   EXEC_LIMIT: { class: "throttled", help: "Too many execs in this VM. Wait for some to end." },
   GUEST_FILE_NOT_FOUND: { class: "not_found", help: "There is no such file in the guest." },
   GUEST_FILE_EXISTS: { class: "already_exists", help: "The path exists in the guest." },

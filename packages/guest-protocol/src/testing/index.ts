@@ -1,0 +1,1 @@
+export { startTestAgent, testAgentBinaryPath, type TestAgent } from "./test-agent.ts";
