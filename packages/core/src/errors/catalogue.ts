@@ -64,6 +64,11 @@ export const ERROR_CATALOGUE = {
     class: "internal",
     help: "The daemon answered something unexpected. Check that the address is a FluxVM daemon of this version.",
   },
+  LOCAL_FILE_NOT_FOUND: { class: "not_found", help: "There is no such file on this side. Check the path." },
+  LOCAL_FILE_FAILED: {
+    class: "failed_precondition",
+    help: "A file on this side cannot be read or written. Check its mode and the free space.",
+  },
   // configuration and host
   CONFIG_INVALID: { class: "invalid_argument", help: "The configuration file is wrong. The message names the key." },
   CONFIG_UNREADABLE: { class: "not_found", help: "The configuration file cannot be read. Check its path and mode." },
