@@ -19,5 +19,12 @@ export {
   type VmObserver,
   type Workspaces,
 } from "./ports.ts";
-export type { BootSpec, LeaseRecord, VmRecord, VmSpec } from "./vm-record.ts";
-export type { VmPhase, VmState } from "./vm-state.ts";
+export { adoptVms } from "./adopt.ts";
+export { chooseBackend, type BackendCandidate, type BackendNeeds } from "./choose-backend.ts";
+export { createVm, type NewVm } from "./create-vm.ts";
+export { Slots } from "./slots.ts";
+export { describeState, getProcessRecord, toVisiblePhase } from "./state-view.ts";
+export { VmDriver, type VmPatch, type VmSnapshot } from "./vm-driver.ts";
+export { DONE, judgeCreate, PENDING, type Judge, type Verdict } from "./waiters.ts";
+export type { BootSpec, VmRecord, VmSpec } from "./vm-record.ts";
+export type { DeleteReason, VmPhase, VmRequest, VmState } from "./vm-state.ts";

@@ -7,14 +7,14 @@
  * - A call settles soon after its signal fires. What it made by then is found by the matching `list`.
  * - What it makes on the host carries the instance id, so that two daemons never touch each other's things.
  */
-import type { ImageConfig, ImageView } from "@fluxvm/contracts";
+import type { CloudInitSpec, ImageConfig } from "@fluxvm/contracts";
 import type { CallOptions, Clock, Random } from "@fluxvm/core";
-import type { Store } from "@fluxvm/store";
+import type { Store, StoreChange } from "@fluxvm/store";
 import type { Logger } from "@fluxvm/telemetry";
 import type { AgentEndpoint, DiskPlan, VmBackend } from "@fluxvm/vmm";
 import type { GuestAgent } from "./guest-agent.ts";
 import type { GuestConfig } from "./guest-config.ts";
-import type { CloudInitSpec } from "@fluxvm/contracts";
+import type { Slots } from "./slots.ts";
 
 /** The user and group a VM's process runs under and its files belong to. */
 export interface Owner {
@@ -57,18 +57,23 @@ export interface KernelInfo {
   readonly hasAgent: boolean;
 }
 
-/** Images and kernels with the leases that keep them from being deleted. Holds are in memory; the engine stores the durable lease. */
+/**
+ * Images and kernels, with the leases that keep them from being deleted. A lease counts from the moment it is taken;
+ * the changes that make it durable, or undo that, go into one commit with the VM's own record.
+ */
 export interface Artifacts {
-  /** A ready image by id, name or digest. @throws `IMAGE_NOT_FOUND`, also while it is still importing. */
+  /** A ready image by id, name or digest. @throws `IMAGE_NOT_FOUND`, `IMAGE_NOT_READY` */
   findImage(reference: string): Promise<ImageInfo>;
-  /** A ready kernel by id, name or digest; `undefined` means the default one. @throws `KERNEL_NOT_FOUND` */
+  /** A ready kernel by id or name; `undefined` means the default one. @throws `KERNEL_NOT_FOUND`, `KERNEL_NOT_READY` */
   findKernel(reference: string | undefined): Promise<KernelInfo>;
   /** Where a kernel's files are, for a launch. @throws `KERNEL_NOT_FOUND` */
   locateKernel(kernelId: string): Promise<{ readonly kernelPath: string; readonly initrdPath?: string | undefined }>;
-  /** From now on these cannot be deleted. Idempotent for one holder. @throws `IMAGE_NOT_FOUND`, `KERNEL_NOT_FOUND` when gone. */
-  hold(holder: string, held: HeldArtifacts): void;
-  /** Gives up whatever `holder` holds; holding nothing is fine. */
-  release(holder: string): void;
+  /** @throws `IMAGE_NOT_FOUND`, `KERNEL_NOT_FOUND` when it went meanwhile; nothing is held then. */
+  lease(holder: string, held: HeldArtifacts): readonly StoreChange[];
+  /** Holding nothing is fine. */
+  release(holder: string): readonly StoreChange[];
+  /** Everybody who holds something, to find those that no longer exist. */
+  holders(): readonly string[];
 }
 
 export interface HeldArtifacts {
@@ -135,6 +140,8 @@ export interface EngineConfig {
 }
 
 export interface EnginePorts {
+  /** Launches under way at once; shared by all VMs. */
+  readonly launchSlots: Slots;
   readonly clock: Clock;
   readonly random: Random;
   readonly logger: Logger;
@@ -150,6 +157,3 @@ export interface EnginePorts {
   readonly observer: VmObserver;
   readonly config: EngineConfig;
 }
-
-/** For adapters: the part of an image's view an `ImageInfo` is made from. */
-export type ReadyImageView = ImageView & Required<Pick<ImageView, "kind" | "format" | "virtual_size_bytes">>;

@@ -1,7 +1,6 @@
 /**
- * The durable record of one VM: collection `vms`, keyed by id, and beside it one lease per image or kernel it uses,
- * written and removed in the same commits. A record is there before anything is made on the host and goes when
- * nothing is left.
+ * The durable record of one VM: collection `vms`, keyed by id. It is there before anything is made on the host and goes
+ * when nothing is left; the leases of its image and kernel are written and removed in the same commits.
  */
 import type { CloudInitSpec, Labels, NetworkSpec } from "@fluxvm/contracts";
 import { PlatformError } from "@fluxvm/core";
@@ -53,41 +52,26 @@ export interface VmRecord {
   readonly deadline?: Deadline | undefined;
   /** Present once the root disk is complete: until then it is made anew. */
   readonly rootDisk?: DiskPlan | undefined;
+  /** The host's boot in which `state` was written. */
+  readonly bootId: string;
   readonly state: StoredVmState;
-}
-
-/** One lease: `object` cannot be deleted while `holder` is there. Collection `leases`, keyed `<object>:<holder>`. */
-export interface LeaseRecord {
-  readonly object: string;
-  readonly holder: string;
 }
 
 export function getHeldArtifacts(spec: VmSpec): HeldArtifacts {
   return { imageId: spec.image?.id, kernelId: spec.boot.kind === "kernel" ? spec.boot.kernel.id : undefined };
 }
 
-/** Changes that write a new record with its leases. The key must not exist. */
-export function planInsert(record: VmRecord): readonly StoreChange[] {
-  return [{ kind: "put", collection: "vms", key: record.id, value: record, expectedVersion: 0 }, ...planLeases(record, "put")];
+/** The change that writes a new record. The key must not exist. */
+export function planInsert(record: VmRecord): StoreChange {
+  return { kind: "put", collection: "vms", key: record.id, value: record, expectedVersion: 0 };
 }
 
 export function planUpdate(record: VmRecord): StoreChange {
   return { kind: "put", collection: "vms", key: record.id, value: record };
 }
 
-/** Changes that remove a record with its leases. */
-export function planRemoval(record: VmRecord): readonly StoreChange[] {
-  return [{ kind: "delete", collection: "vms", key: record.id }, ...planLeases(record, "delete")];
-}
-
-function planLeases(record: VmRecord, kind: "put" | "delete"): StoreChange[] {
-  const held = getHeldArtifacts(record.spec);
-  const objects = [held.imageId, held.kernelId].filter((id) => id !== undefined);
-  return objects.map((object): StoreChange => {
-    const key = `${object}:${record.id}`;
-    const value: LeaseRecord = { object, holder: record.id };
-    return kind === "put" ? { kind, collection: "leases", key, value } : { kind, collection: "leases", key };
-  });
+export function planRemoval(record: VmRecord): StoreChange {
+  return { kind: "delete", collection: "vms", key: record.id };
 }
 
 /** @throws PlatformError `STORE_CORRUPT`, `STORE_TOO_NEW`: a record that cannot be read is never dropped. */

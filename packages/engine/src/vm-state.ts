@@ -83,12 +83,14 @@ export type VmOutcome =
   | { readonly kind: "resume_failed" }
   /** The process is gone. */
   | { readonly kind: "ended"; readonly exit: VmExit; readonly atWallMs: number }
-  | { readonly kind: "removed" };
+  | { readonly kind: "removed" }
+  /** A machine that did not answer at adoption does now. */
+  | { readonly kind: "adopted"; readonly seen: "prelaunch" | "running" | "paused" };
 
 export type VmEvent = VmRequest | VmOutcome;
 
 /** What the driver does on entering a state. A new effect overtakes the one under way. */
-export type VmEffect = "none" | "launch" | "boot" | "pause" | "resume" | "end" | "teardown";
+export type VmEffect = "none" | "launch" | "boot" | "pause" | "resume" | "end" | "teardown" | "adopt";
 
 /**
  * `required`: the state is entered only once it is on disk. `later`: the world has already changed, and a crash
@@ -272,12 +274,14 @@ function applyOutcome(state: VmState, outcome: VmOutcome): Decision {
     case "starting":
       return applyToStarting(state, outcome);
     case "running":
+      if (outcome.kind === "adopted" && outcome.seen === "paused") return accept({ phase: "paused", process: state.process }, "none", "later");
       return outcome.kind === "ended" ? end(outcome) : IGNORED;
     case "pausing":
       if (outcome.kind === "paused") return accept({ phase: "paused", process: state.process }, "none", "later");
       if (outcome.kind === "pause_failed") return accept({ phase: "running", process: state.process }, "none", "never");
       return outcome.kind === "ended" ? end(outcome) : IGNORED;
     case "paused":
+      if (outcome.kind === "adopted" && outcome.seen === "running") return accept({ phase: "running", process: state.process }, "none", "later");
       return outcome.kind === "ended" ? end(outcome) : IGNORED;
     case "resuming":
       if (outcome.kind === "resumed") return accept({ phase: "running", process: state.process }, "none", "later");
@@ -323,6 +327,9 @@ function applyToStarting(state: VmState & { readonly phase: "starting" }, outcom
     }
     case "ended":
       return state.fresh ? undo : end(outcome);
+    case "adopted":
+      if (state.process === undefined) return IGNORED;
+      return outcome.seen === "prelaunch" ? accept(state, "boot", "never") : accept({ phase: outcome.seen, process: state.process }, "none", "later");
     case "paused":
     case "pause_failed":
     case "resumed":

@@ -1,0 +1,72 @@
+/**
+ * The beginning of a daemon's life: every VM in the store gets its driver back before the API listens.
+ *
+ *   load records -> look at each machine -> remove what no record speaks of -> start the drivers
+ *
+ * Leftovers go before any driver starts, so that nothing a driver makes can be taken for one. Killing the daemon at
+ * any point of this and starting it again converges.
+ */
+import { withDeadline, type CallOptions } from "@fluxvm/core";
+import type { VmProcess } from "@fluxvm/vmm";
+import { attemptAdoption } from "./adopt-process.ts";
+import { planAdoption, type AdoptionPlan, type SeenMachine } from "./adoption-plan.ts";
+import { readNow, rebaseDeadline } from "./deadline.ts";
+import type { EnginePorts } from "./ports.ts";
+import { Slots } from "./slots.ts";
+import { toStoredState, toVisiblePhase } from "./state-view.ts";
+import { removeLeftovers } from "./teardown.ts";
+import { VmDriver } from "./vm-driver.ts";
+import { parseVmRecord, type VmRecord } from "./vm-record.ts";
+
+const PARALLEL_ADOPTIONS = 16;
+
+interface Adoption {
+  readonly record: VmRecord;
+  readonly plan: AdoptionPlan;
+  readonly process: VmProcess | undefined;
+}
+
+/** @throws PlatformError of the store, `STORE_CORRUPT`, `STORE_TOO_NEW`: nothing has been touched then. */
+export async function adoptVms(ports: EnginePorts, options: CallOptions): Promise<readonly VmDriver[]> {
+  const records = (await ports.store.load("vms")).map(parseVmRecord);
+  const slots = new Slots({ what: "adoptions", count: PARALLEL_ADOPTIONS, maxWaiting: records.length });
+  const adoptions = await Promise.all(records.map(async (record) => await slots.run(options.signal, async () => await lookAt(record, ports, options))));
+  await removeLeftovers(new Map(records.map((record) => [record.id, record])), ports, options);
+  await dropLostLeases(records, ports);
+  return adoptions.map((adoption) => startDriver(adoption, ports));
+}
+
+async function lookAt(record: VmRecord, ports: EnginePorts, options: CallOptions): Promise<Adoption> {
+  let seen: SeenMachine = "unknown";
+  let process: VmProcess | undefined;
+  try {
+    ({ seen, process } = await attemptAdoption(record, ports, options));
+  } catch (error) {
+    options.signal.throwIfAborted();
+    ports.logger.warn({ vmId: record.id, err: error }, "vmm does not answer, will try again");
+  }
+  const plan = planAdoption(record.state, { seen, rebooted: record.bootId !== ports.host.bootId, wallMs: ports.clock.wallMs() });
+  return { record, plan, process };
+}
+
+function startDriver(adoption: Adoption, ports: EnginePorts): VmDriver {
+  const { plan, process, record: before } = adoption;
+  const { clock, host, logger, observer } = ports;
+  const deadline = before.deadline === undefined ? undefined : rebaseDeadline(before.deadline, readNow(clock, host.bootId));
+  const record: VmRecord = { ...before, deadline, bootId: host.bootId, state: toStoredState(plan.state) };
+  const from = before.state.phase;
+  const to = toVisiblePhase(plan.state);
+  logger.info({ vmId: record.id, vmName: record.name, from, to, reason: plan.reason || "adopted", durationMs: 0 }, "vm adopted");
+  if (from !== to) observer.transition({ vmId: record.id, from, to, reason: plan.reason || "adopted", durationMs: 0 });
+  return new VmDriver({ record, state: plan.state, effect: plan.effect, process, dirty: from !== to || before.bootId !== host.bootId }, ports);
+}
+
+/** Leases whose VM is not there: none in normal life, since both go in one commit. */
+async function dropLostLeases(records: readonly VmRecord[], ports: EnginePorts): Promise<void> {
+  const known = new Set(records.map((record) => record.id));
+  const lost = ports.artifacts.holders().filter((holder) => holder.startsWith("vm-") && !known.has(holder));
+  if (lost.length === 0) return;
+  ports.logger.warn({ holders: lost }, "leases without a vm dropped");
+  const changes = lost.flatMap((holder) => ports.artifacts.release(holder));
+  await withDeadline({ clock: ports.clock, timeoutMs: 10_000, what: "dropping leases" }, async () => await ports.store.commit(changes));
+}

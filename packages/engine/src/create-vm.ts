@@ -1,0 +1,32 @@
+/**
+ * The beginning of a VM: the intent. One commit holds the record, in state `creating`, and the leases of image and
+ * kernel; only then does anything happen on the host.
+ */
+import type { EnginePorts } from "./ports.ts";
+import { VmDriver } from "./vm-driver.ts";
+import { getHeldArtifacts, planInsert, planRemoval, type VmRecord } from "./vm-record.ts";
+
+/** A VM about to be made: the record without what its beginning decides. */
+export type NewVm = Omit<VmRecord, "format" | "state" | "bootId" | "rootDisk" | "startedAtWallMs">;
+
+/**
+ * Resolves with the driver once the intent is durable; it goes on by itself. Wait with `judgeCreate`.
+ * @throws PlatformError of the store, `IMAGE_NOT_FOUND`, `KERNEL_NOT_FOUND`; nothing is kept then.
+ */
+export async function createVm(vm: NewVm, ports: EnginePorts): Promise<VmDriver> {
+  const state = { phase: "creating", stopRequested: false } as const;
+  const record: VmRecord = { ...vm, format: 1, bootId: ports.host.bootId, state };
+  const leases = ports.artifacts.lease(vm.id, getHeldArtifacts(vm.spec));
+  const data = { to: "creating", reason: "create_requested", name: vm.name };
+  try {
+    await ports.store.commit([planInsert(record), ...leases, { kind: "event", type: "vm.creating", subject: vm.id, wallMs: ports.clock.wallMs(), data }]);
+  } catch (error) {
+    // It may be on disk all the same. If undoing that fails too, the next start finds a creation and rolls it back.
+    const undo = [planRemoval(record), ...ports.artifacts.release(vm.id)];
+    await ports.store.commit(undo).catch((again: unknown) => ports.logger.warn({ vmId: vm.id, err: again }, "vm intent not undone"));
+    throw error;
+  }
+  ports.logger.info({ vmId: vm.id, vmName: vm.name, from: "none", to: "creating", reason: "create_requested", durationMs: 0 }, "vm transition");
+  ports.observer.transition({ vmId: vm.id, from: "none", to: "creating", reason: "create_requested", durationMs: 0 });
+  return new VmDriver({ record, state, effect: "launch", process: undefined, dirty: false }, ports);
+}

@@ -1,0 +1,234 @@
+/**
+ * What the driver does to the world: one function per effect. Each gets all it needs, settles soon after its signal
+ * fires, never throws for operating errors and answers with an outcome for the state machine. None touches the
+ * driver's state.
+ */
+import { assertNever, computeBackoffMs, PlatformError, toPlatformError, withDeadline } from "@fluxvm/core";
+import type { VmExit, VmProcess } from "@fluxvm/vmm";
+import type { GuestAgent } from "./guest-agent.ts";
+import { attemptAdoption } from "./adopt-process.ts";
+import type { EnginePorts } from "./ports.ts";
+import { prepareAndLaunch } from "./prepare.ts";
+import { endProcesses, tearDown } from "./teardown.ts";
+import { planRemoval, type VmRecord } from "./vm-record.ts";
+import type { VmEffect, VmOutcome, VmState } from "./vm-state.ts";
+import type { DiskPlan } from "@fluxvm/vmm";
+
+export interface EffectContext {
+  readonly ports: EnginePorts;
+  readonly record: VmRecord;
+  readonly state: VmState;
+  readonly process: VmProcess | undefined;
+  readonly agent: GuestAgent | undefined;
+}
+
+export interface EffectResult {
+  readonly outcome: VmOutcome;
+  /** Newly launched or taken over. */
+  readonly process?: VmProcess | undefined;
+  readonly rootDisk?: DiskPlan | undefined;
+  /** Why it failed, for whoever asked. */
+  readonly error?: PlatformError | undefined;
+}
+
+const PAUSE_TIMEOUT_MS = 30_000;
+const SHUTDOWN_ASK_TIMEOUT_MS = 5_000;
+/** Setting a resumed guest's clock may not hold up the resume for longer. */
+const CLOCK_SET_TIMEOUT_MS = 5_000;
+const FIRST_RETRY_MS = 200;
+const MAX_RETRY_MS = 30_000;
+
+export async function runEffect(effect: Exclude<VmEffect, "none"> | "abandon", context: EffectContext, signal: AbortSignal): Promise<EffectResult> {
+  switch (effect) {
+    case "launch":
+      return await launch(context, signal);
+    case "boot":
+      return await boot(context, signal);
+    case "pause":
+      return await pause(context, signal);
+    case "resume":
+      return await resume(context, signal);
+    case "end":
+      return await end(context, signal);
+    case "teardown":
+      return await teardown(context, signal);
+    case "adopt":
+      return await adopt(context, signal);
+    case "abandon":
+      return await abandon(context, signal);
+    default:
+      return assertNever(effect);
+  }
+}
+
+async function launch(context: EffectContext, signal: AbortSignal): Promise<EffectResult> {
+  const { ports, record } = context;
+  try {
+    const launched = await ports.launchSlots.run(signal, async () => {
+      const deadline = { clock: ports.clock, timeoutMs: ports.config.launchTimeoutMs, signal, what: `launching VM "${record.name}"` };
+      return await withDeadline(deadline, async (inner) => await prepareAndLaunch(record, ports, inner));
+    });
+    return { outcome: { kind: "launched", process: launched.process.record }, process: launched.process, rootDisk: launched.rootDisk };
+  } catch (thrown) {
+    const error = toPlatformError(thrown);
+    return { outcome: { kind: "launch_failed", reason: "launch_failed", message: error.message, atWallMs: ports.clock.wallMs() }, error };
+  }
+}
+
+/** After a launch whose record could not be stored: the machine must not run. */
+async function abandon(context: EffectContext, signal: AbortSignal): Promise<EffectResult> {
+  const { ports, record, process } = context;
+  await retryUntilDone(context, "ending the VMM", signal, async () => await endProcesses(record.id, process, ports, { signal }));
+  const message = "The VM's record could not be stored";
+  return { outcome: { kind: "launch_failed", reason: "launch_failed", message, atWallMs: ports.clock.wallMs() } };
+}
+
+async function boot(context: EffectContext, signal: AbortSignal): Promise<EffectResult> {
+  const { clock, config } = context.ports;
+  return await withProcess(context, signal, (message) => ({ kind: "boot_failed", reason: "launch_failed", message }), async (process) => {
+    await withDeadline({ clock, timeoutMs: config.launchTimeoutMs, signal, what: `booting VM "${context.record.name}"` }, async (inner) => await process.boot({ signal: inner }));
+    return { kind: "booted" };
+  });
+}
+
+async function pause(context: EffectContext, signal: AbortSignal): Promise<EffectResult> {
+  const { clock } = context.ports;
+  return await withProcess(context, signal, () => ({ kind: "pause_failed" }), async (process) => {
+    await withDeadline({ clock, timeoutMs: PAUSE_TIMEOUT_MS, signal, what: `pausing VM "${context.record.name}"` }, async (inner) => await process.pause({ signal: inner }));
+    return { kind: "paused" };
+  });
+}
+
+async function resume(context: EffectContext, signal: AbortSignal): Promise<EffectResult> {
+  const { clock } = context.ports;
+  return await withProcess(context, signal, () => ({ kind: "resume_failed" }), async (process) => {
+    await withDeadline({ clock, timeoutMs: PAUSE_TIMEOUT_MS, signal, what: `resuming VM "${context.record.name}"` }, async (inner) => await process.resume({ signal: inner }));
+    await setGuestClock(context, signal);
+    return { kind: "resumed" };
+  });
+}
+
+/** A guest stood still while time went on. Done before the VM counts as running, so before any call reaches the guest. */
+async function setGuestClock(context: EffectContext, signal: AbortSignal): Promise<void> {
+  const { agent, ports, record } = context;
+  if (agent === undefined || agent.version === undefined) return; // never answered: it sets its clock when it starts
+  try {
+    await withDeadline({ clock: ports.clock, timeoutMs: CLOCK_SET_TIMEOUT_MS, signal, what: "setting the guest's clock" }, async (inner) => {
+      await agent.waitReady({ signal: inner });
+      await agent.setClock({ wallMs: ports.clock.wallMs() }, { signal: inner });
+    });
+  } catch (error) {
+    signal.throwIfAborted();
+    ports.logger.warn({ vmId: record.id, err: error }, "guest clock not set after resume");
+  }
+}
+
+/** Ends the machine: asks the guest, waits, kills. Comes back only when no process of the VM is left. */
+async function end(context: EffectContext, signal: AbortSignal): Promise<EffectResult> {
+  const { ports, record, process, state } = context;
+  const grace = state.phase === "stopping" && !state.force ? state.graceMs : 0;
+  const exit = process === undefined || grace === 0 ? undefined : await shutDown(context, process, grace, signal);
+  await retryUntilDone(context, "ending the VMM", signal, async () => await endProcesses(record.id, process, ports, { signal }));
+  const killed: VmExit = { reason: "killed", message: "Killed by request" };
+  return { outcome: { kind: "ended", exit: exit ?? killed, atWallMs: ports.clock.wallMs() } };
+}
+
+/** How the machine ended, or `undefined` when the time was over. */
+async function shutDown(context: EffectContext, process: VmProcess, graceMs: number, signal: AbortSignal): Promise<VmExit | undefined> {
+  const { ports, record } = context;
+  try {
+    return await withDeadline({ clock: ports.clock, timeoutMs: graceMs, signal, what: "waiting for the guest to shut down" }, async (inner) => {
+      await askToShutDown(context, process, inner);
+      return await process.exited;
+    });
+  } catch (error) {
+    signal.throwIfAborted();
+    ports.logger.debug({ vmId: record.id, err: error }, "graceful stop gave up");
+    return undefined;
+  }
+}
+
+async function askToShutDown(context: EffectContext, process: VmProcess, signal: AbortSignal): Promise<void> {
+  const { agent, ports } = context;
+  const ask = async (what: string, work: (inner: AbortSignal) => Promise<void>): Promise<boolean> => {
+    try {
+      await withDeadline({ clock: ports.clock, timeoutMs: SHUTDOWN_ASK_TIMEOUT_MS, signal, what }, work);
+      return true;
+    } catch (error) {
+      signal.throwIfAborted();
+      ports.logger.debug({ vmId: context.record.id, what, err: error }, "shutdown request failed");
+      return false;
+    }
+  };
+  // A paused guest hears nothing.
+  await ask("resuming", async (inner) => {
+    if ((await process.status({ signal: inner })) === "paused") await process.resume({ signal: inner });
+  });
+  const asked = agent?.state === "ready" && (await ask("agent shutdown", async (inner) => await agent.shutdown({ signal: inner })));
+  if (!asked) await ask("power button", async (inner) => await process.requestShutdown({ signal: inner }));
+}
+
+/** Tears down and removes the record, trying again until it is done: a VM being deleted never comes back. */
+async function teardown(context: EffectContext, signal: AbortSignal): Promise<EffectResult> {
+  const { ports, record, process, agent, state } = context;
+  await agent?.close().catch((error: unknown) => ports.logger.debug({ vmId: record.id, err: error }, "agent close failed"));
+  await retryUntilDone(context, "teardown", signal, async () => await tearDown(record, process, ports, { signal }));
+  const reason = state.phase === "deleting" ? state.reason : "requested";
+  // In memory the leases go at once, which is right: nothing of the VM reads the image any more.
+  const changes = [planRemoval(record), ...ports.artifacts.release(record.id)];
+  const wallMs = ports.clock.wallMs();
+  const event = { kind: "event", type: "vm.gone", subject: record.id, wallMs, data: { from: "deleting", to: "gone", reason, name: record.name } } as const;
+  await retryUntilDone(context, "removing the record", signal, async () => await ports.store.commit([...changes, event]));
+  return { outcome: { kind: "removed" } };
+}
+
+/** Asks again and again for a machine that did not answer when the daemon started. */
+async function adopt(context: EffectContext, signal: AbortSignal): Promise<EffectResult> {
+  const { ports, record } = context;
+  let found: Awaited<ReturnType<typeof attemptAdoption>> | undefined;
+  await retryUntilDone(context, "adoption", signal, async () => {
+    found = await attemptAdoption(record, ports, { signal });
+  });
+  const process = found?.process;
+  if (process === undefined) {
+    return { outcome: { kind: "ended", exit: { reason: "unknown", message: "The VMM's process ended" }, atWallMs: ports.clock.wallMs() } };
+  }
+  const seen = found?.seen;
+  return { outcome: { kind: "adopted", seen: seen === "prelaunch" || seen === "paused" ? seen : "running" }, process };
+}
+
+/** Runs `work` on the machine, taking it over first if that is still to be done. */
+async function withProcess(
+  context: EffectContext,
+  signal: AbortSignal,
+  failed: (message: string) => VmOutcome,
+  work: (process: VmProcess) => Promise<VmOutcome>,
+): Promise<EffectResult> {
+  let adopted: VmProcess | undefined;
+  try {
+    if (context.process !== undefined) return { outcome: await work(context.process) };
+    adopted = (await attemptAdoption(context.record, context.ports, { signal })).process;
+    if (adopted === undefined) throw new PlatformError("VM_EXITED", `VM "${context.record.name}" has ended`);
+    return { outcome: await work(adopted), process: adopted };
+  } catch (thrown) {
+    const error = toPlatformError(thrown);
+    return { outcome: failed(error.message), process: adopted, error };
+  }
+}
+
+/** Tries until it works or the signal fires. Every failure is logged; the delay grows to half a minute. */
+async function retryUntilDone(context: EffectContext, what: string, signal: AbortSignal, work: () => Promise<void>): Promise<void> {
+  const { clock, logger, random } = context.ports;
+  for (let attempt = 1; ; attempt += 1) {
+    try {
+      await work();
+      return;
+    } catch (error) {
+      signal.throwIfAborted();
+      const delayMs = computeBackoffMs(Math.min(attempt, 16), { firstDelayMs: FIRST_RETRY_MS, maxDelayMs: MAX_RETRY_MS, random });
+      logger.error({ vmId: context.record.id, what, attempt, delayMs, err: error }, "failed, will try again");
+      await clock.sleep(delayMs, { signal });
+    }
+  }
+}
+
