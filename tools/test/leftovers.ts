@@ -1,0 +1,107 @@
+/**
+ * Finds what a test run leaves behind on the host: processes (VMs, daemons, helpers), mounts, loop devices, cgroups,
+ * network namespaces, nftables tables and links.
+ *
+ * Processes are known by a variable of their environment or by the run's own temporary folder in their command line,
+ * so other people's machines are never touched. Things without an environment are compared with a snapshot from before.
+ */
+import { execFileSync } from "node:child_process";
+import { existsSync, globSync, readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+
+export const RUN_VARIABLE = "FLUXVM_TEST_RUN";
+
+export interface RunMark {
+  readonly id: string;
+  /** The folder that TMPDIR names during the run. */
+  readonly folder: string;
+}
+
+export type HostSnapshot = ReadonlySet<string>;
+
+export interface LeftProcess {
+  readonly pid: number;
+  readonly command: string;
+}
+
+/** Named things of ours that exist on the host now. */
+export function takeSnapshot(): HostSnapshot {
+  return new Set([...listCgroups(), ...listNamed("/run/netns", "network namespace"), ...listTables(), ...listLinks()]);
+}
+
+/** Processes of the run that are still there; the caller and its ancestors are none of them. */
+export function findProcesses(mark: RunMark): LeftProcess[] {
+  return readdirSync("/proc")
+    .filter((name) => /^\d+$/.test(name) && Number(name) !== process.pid)
+    .map((name) => ({ pid: Number(name), command: readProc(name, "cmdline").replaceAll("\0", " ").trim() }))
+    .filter(({ pid, command }) => command !== "" && (command.includes(mark.folder) || readProc(String(pid), "environ").includes(mark.id)))
+    .filter(({ pid }) => !isZombie(pid));
+}
+
+/** Descriptions of everything but processes. */
+export function findThings(mark: RunMark, before: HostSnapshot): string[] {
+  const mounts = readFileSync("/proc/self/mountinfo", "utf8").split("\n");
+  const mounted = mounts.filter((line) => line.includes(mark.folder)).map((line) => `mount ${line.split(" ")[4]}`);
+  const loops = globSync("/sys/block/loop*/loop/backing_file").filter((file) => readText(file).includes(mark.folder));
+  return [
+    ...mounted,
+    ...loops.map((file) => `loop device of ${readText(file).trim()}`),
+    ...[...takeSnapshot()].filter((x) => !before.has(x)),
+  ];
+}
+
+function readProc(pid: string, file: string): string {
+  return readText(`/proc/${pid}/${file}`);
+}
+
+function readText(path: string): string {
+  try {
+    return readFileSync(path, "utf8");
+  } catch {
+    return ""; // gone in between, or not ours to read
+  }
+}
+
+function isZombie(pid: number): boolean {
+  return /^\d+ \(.*\) Z/.test(readProc(String(pid), "stat"));
+}
+
+/** Cgroups with our name in them that hold no process: a busy one belongs to somebody else or shows as a process. */
+function listCgroups(): string[] {
+  const found = globSync("/sys/fs/cgroup/{*fluxvm*,*/*fluxvm*,*/*/*fluxvm*,*fluxvm*/*,*/*fluxvm*/*}/cgroup.procs");
+  const folders = found.map((file) => file.slice(0, -"/cgroup.procs".length));
+  return folders.filter((folder) => isEmptyCgroup(folder)).map((folder) => `cgroup ${folder}`);
+}
+
+function isEmptyCgroup(folder: string): boolean {
+  if (readText(join(folder, "cgroup.procs")).trim() !== "") return false;
+  return globSync(`${folder}/*/cgroup.procs`).every((file) => readText(file).trim() === "");
+}
+
+function listNamed(folder: string, what: string): string[] {
+  if (!existsSync(folder)) return [];
+  return readdirSync(folder)
+    .filter((name) => /fluxvm|^fvm|^flx/.test(name))
+    .map((name) => `${what} ${name}`);
+}
+
+function listTables(): string[] {
+  return runQuietly("nft", ["list", "tables"])
+    .split("\n")
+    .filter((line) => line.includes("fluxvm"))
+    .map((line) => `nftables ${line.trim()}`);
+}
+
+function listLinks(): string[] {
+  const links = listNamed("/sys/class/net", "link");
+  const aliased = globSync("/sys/class/net/*/ifalias").filter((file) => readText(file).includes("fluxvm"));
+  return [...links, ...aliased.map((file) => `link ${file.split("/")[4]}`)];
+}
+
+function runQuietly(command: string, args: readonly string[]): string {
+  try {
+    return execFileSync(command, args, { encoding: "utf8", stdio: ["ignore", "pipe", "ignore"] });
+  } catch {
+    return ""; // not installed or not allowed: then no test can have made any
+  }
+}
