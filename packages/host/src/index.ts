@@ -25,3 +25,13 @@ export {
   type SignalName,
 } from "./process/process-spec.ts";
 export { runTool, spawnTool, type RunningTool, type RunToolRequest, type ToolRequest, type ToolResult } from "./process/run-tool.ts";
+export {
+  getProbe,
+  isUsable,
+  PROBE_NAMES,
+  type HostReport,
+  type ProbeName,
+  type ProbeResult,
+  type ProbeStatus,
+} from "./probe/host-report.ts";
+export { probeHost, type ProbeHostOptions } from "./probe/probe-host.ts";

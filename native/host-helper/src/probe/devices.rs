@@ -56,7 +56,7 @@ pub fn make_tap(name: &str) -> Result<File, Fault> {
         *to = from as libc::c_char;
     }
     request.ifr_ifru.ifru_flags = (libc::IFF_TAP | libc::IFF_NO_PI) as i16;
-    ioctl(device.as_raw_fd(), libc::TUNSETIFF as u64, &raw mut request as u64).map_err(|e| io_fault("make a tap", &e))?;
+    ioctl(device.as_raw_fd(), libc::TUNSETIFF, &raw mut request as u64).map_err(|e| io_fault("make a tap", &e))?;
     Ok(device)
 }
 
@@ -77,7 +77,7 @@ pub fn reflink(dir: &str) -> Verdict {
     let (from, to) = (temporary()?, temporary()?);
     from.set_len(1 << 16).map_err(|e| io_fault("size a file", &e))?;
     std::io::Write::write_all(&mut &from, &[7; 8192]).map_err(|e| io_fault("write a file", &e))?;
-    match ioctl(to.as_raw_fd(), libc::FICLONE as u64, from.as_raw_fd() as u64) {
+    match ioctl(to.as_raw_fd(), libc::FICLONE, from.as_raw_fd() as u64) {
         Ok(_) => works("blocks are shared between files"),
         Err(e) if matches!(e.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EXDEV | libc::EINVAL | libc::ENOTTY)) => {
             Err(Fault::Missing("the file system cannot share blocks between files".into()))

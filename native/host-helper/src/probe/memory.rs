@@ -9,6 +9,8 @@ const UFFDIO_API: u64 = 0xC018_AA3F;
 const UFFDIO_REGISTER: u64 = 0xC020_AA00;
 const UFFDIO_COPY: u64 = 0xC028_AA03;
 const REGISTER_MODE_MISSING: u64 = 1;
+/// Faults of system calls are not handled then.
+const USER_MODE_ONLY: i32 = 1;
 const PAGE: usize = 4096;
 
 fn map(bytes: usize, flags: i32) -> *mut libc::c_void {
@@ -20,7 +22,11 @@ fn map(bytes: usize, flags: i32) -> *mut libc::c_void {
 /// Registers a page, fills it by UFFDIO_COPY and reads it.
 pub fn userfaultfd() -> Verdict {
     // SAFETY: no memory is passed; a result of zero or more is a descriptor that nobody else owns.
-    let fd = unsafe { libc::syscall(libc::SYS_userfaultfd, libc::O_CLOEXEC | libc::O_NONBLOCK) };
+    let open = |flags: i32| unsafe { libc::syscall(libc::SYS_userfaultfd, libc::O_CLOEXEC | libc::O_NONBLOCK | flags) };
+    let (mut fd, mut user_only) = (open(0), false);
+    if fd < 0 && std::io::Error::last_os_error().raw_os_error() == Some(libc::EPERM) {
+        (fd, user_only) = (open(USER_MODE_ONLY), true);
+    }
     if fd < 0 {
         return Err(fault("userfaultfd"));
     }
@@ -41,7 +47,7 @@ pub fn userfaultfd() -> Verdict {
     }
     // SAFETY: the page is mapped and filled.
     match unsafe { *(page.cast::<u8>()) } {
-        0x5A => works_with("a page was filled through it", json!({ "features": format!("{:#x}", api[1]) })),
+        0x5A => works_with("a page was filled through it", json!({ "features": format!("{:#x}", api[1]), "userModeOnly": user_only })),
         _ => Err(Fault::Broken("the page holds something else than what was put in".into())),
     }
 }

@@ -65,9 +65,10 @@ export async function openVmCgroups(options: VmCgroupsOptions): Promise<VmCgroup
 
 /** Distinct mount points of the layout that we may make folders in. */
 async function usableBases(layout: CgroupLayout): Promise<readonly string[]> {
-  const all = new Set([...Object.values(layout.v1), ...(layout.v2 === undefined ? [] : [layout.v2])]);
+  const all = new Set([...Object.values(layout.v1), layout.v2, layout.systemd]);
   const usable: string[] = [];
   for (const base of all) {
+    if (base === undefined) continue;
     try {
       await access(base, constants.W_OK);
       usable.push(base);
