@@ -11,6 +11,7 @@ pub mod handler;
 pub mod job;
 pub mod ops;
 pub mod spawn;
+mod transport;
 
 use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};
@@ -25,6 +26,7 @@ use crate::agent::conn::Conn;
 use crate::agent::console::Console;
 use crate::agent::exec::{Exec, RING_BYTES, RING_MINIMUM_BYTES, State};
 use crate::agent::spawn::Command;
+use crate::agent::transport::AwaitedPort;
 use crate::log;
 use crate::sys::{self, EpollEvent, OwnedFd};
 
@@ -39,6 +41,7 @@ pub const WAKE_ONLY: u64 = 0;
 const TOKEN_SIGNALS: u64 = 1;
 const TOKEN_LISTENER: u64 = 2;
 const TOKEN_CONSOLE: u64 = 3;
+const TOKEN_DEVICES: u64 = 4;
 const TOKEN_CONNECTION: u64 = 1 << 32;
 const TOKEN_EXEC: u64 = 2 << 32;
 
@@ -205,6 +208,7 @@ pub struct Agent {
     conns: BTreeMap<u32, Conn>,
     next_conn: u32,
     listener: Option<OwnedFd>,
+    awaited_port: Option<AwaitedPort>,
     signals: OwnedFd,
 }
 
@@ -213,7 +217,7 @@ impl Agent {
         let signals = sys::signal_fd(&[sys::SIGNAL_CHILD, sys::SIGNAL_TERM, sys::SIGNAL_INT, sys::SIGNAL_POWER])?;
         sys::ignore_signal(sys::SIGNAL_PIPE);
         sys::epoll_add(core.epoll.raw(), signals.raw(), sys::EPOLLIN, TOKEN_SIGNALS)?;
-        Ok(Agent { core, conns: BTreeMap::new(), next_conn: 0, listener: None, signals })
+        Ok(Agent { core, conns: BTreeMap::new(), next_conn: 0, listener: None, awaited_port: None, signals })
     }
 
     pub fn listen(&mut self, listener: OwnedFd) -> sys::Result<()> {
@@ -292,6 +296,7 @@ impl Agent {
                 TOKEN_SIGNALS => return self.on_signals(),
                 TOKEN_LISTENER => self.accept(),
                 TOKEN_CONSOLE => self.core.console.ready = true,
+                TOKEN_DEVICES => self.look_for_port(),
                 _ => {}
             },
         }
