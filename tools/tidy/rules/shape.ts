@@ -2,9 +2,11 @@
 import { isNode, listNodes, nameOf, walk, type AstNode, type Source } from "../source.ts";
 import { isProductPath, isTestPath, type Problem, type Tree } from "../tree.ts";
 
-const FORBIDDEN_NAMES = new Set(["util", "utils", "helper", "helpers", "common", "types", "services", "models", "misc"]);
+const FORBIDDEN_NAMES = new Set(["util", "utils", "helpers", "common", "types", "services", "models", "misc"]);
 const KEBAB_FILE = /^[a-z0-9]+(-[a-z0-9]+)*(\.[a-z0-9]+(-[a-z0-9]+)*)*$/;
-const BAD_TYPE_NAME = /^(I[A-Z][a-z]|Abstract)|(Impl|Base)$|(?<!Host)Helper$/;
+const BAD_TYPE_NAME = /^(I[A-Z][a-z]|Abstract)|(Impl|Base|Helper)$/;
+/** Where a helper is a program of that name. */
+const HELPER_HOME = /^(packages\/host|apps\/fluxvmd)\//;
 const MAX_FILE_LINES = 500;
 const MAX_FUNCTION_LINES = 70;
 const MAX_NESTING = 3;
