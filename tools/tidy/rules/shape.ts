@@ -46,7 +46,7 @@ export function* checkTypeNames(tree: Tree): Generator<Problem> {
       if (!/^(ClassDeclaration|TSInterfaceDeclaration|TSTypeAliasDeclaration)$/.test(node.type)) return;
       const line = source.lineOf(node.start);
       const name = nameOf(node["id"]);
-      if (BAD_TYPE_NAME.test(name))
+      if (BAD_TYPE_NAME.test(HELPER_HOME.test(path) ? name.replace(/Helper$/, "") : name))
         found.push({ rule: "type-name", path, line, message: `${name}: no I prefix, Impl, Helper, Base or Abstract` });
       const parent = node.type === "ClassDeclaration" ? nameOf(node["superClass"]) : "";
       if (isNode(node["superClass"]) && !parent.endsWith("Error")) {
