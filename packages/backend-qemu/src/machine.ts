@@ -143,6 +143,7 @@ export class QemuMachine implements VmProcess {
     this.#gone.abort(this.#exitedError());
     this.#client?.close();
     const exit = computeExit(end, this.#guestEnd, this.#killed);
+    if (this.#detached) return exit; // what it held is the next daemon's
     try {
       await release();
     } catch (error) {

@@ -1,1 +1,1 @@
-export {};
+export { createQemuWorld, createRawDisk, type QemuWorld, type QemuWorldOptions } from "./qemu-world.ts";
