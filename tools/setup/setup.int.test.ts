@@ -24,7 +24,7 @@ const BORROWED = [
   "cut",
   "grep",
   "paste",
-].concat(["sha256sum", "uname", "id", "rm"]);
+].concat(["sha256sum", "uname", "id", "ls", "rm"]);
 
 interface World {
   readonly root: string;
@@ -52,6 +52,7 @@ function inWorld(work: (world: World) => void): void {
     fake("cargo", `[ "$1" = --version ] && echo "cargo 1.90.0 (x)" || echo "cargo $*" >>${root}/notes`);
     fake("npm", `echo "npm $*" >>${root}/notes; mkdir -p node_modules/.bin; cp ${bin}/node node_modules/.bin/node`);
     symlinkSync("/bin/cp", join(bin, "cp"));
+    fake("apt-get", "exit 0");
     fake("dpkg-query", 'for p in "$@"; do echo "installed $p"; done');
     work({
       root,

@@ -11,9 +11,10 @@ set -eu
 cd -- "$(dirname -- "$0")/../.."
 
 RUN_PACKAGES="qemu-system-x86 qemu-utils ovmf seabios mmdebstrap skopeo nftables iproute2 e2fsprogs xz-utils lz4 zstd cpio ca-certificates"
-TEST_PACKAGES="umoci busybox-static docker-registry strace"
+TEST_PACKAGES="umoci busybox-static docker-registry grub-efi-amd64-bin grub-common dosfstools mtools xorriso genisoimage"
 RUST_TARGET=x86_64-unknown-linux-gnu
 PACKAGES=$RUN_PACKAGES
+APT_LISTS=/var/lib/apt/lists
 [ "${1:-}" = --test ] && PACKAGES="$RUN_PACKAGES $TEST_PACKAGES"
 
 mkdir -p .cache
@@ -87,7 +88,11 @@ check_packages() {
     return 0
   }
   wanted=$(list_missing_packages)
-  [ -z "$wanted" ] && return 0
+  # images and kernels are made from Debian packages, which apt must know of
+  if [ -z "$wanted" ]; then
+    ls "$APT_LISTS" 2>/dev/null | grep -q _Packages || [ "$(id -u)" != 0 ] || step "package lists" apt-get -o DPkg::Lock::Timeout=300 update
+    return 0
+  fi
   [ "$(id -u)" = 0 ] || fail "run as root: apt-get install --no-install-recommends $wanted"
   step "debian packages" install_packages "$wanted"
 }
