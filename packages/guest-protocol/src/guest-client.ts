@@ -21,6 +21,8 @@ export interface GuestDetails extends GuestInfo {
   readonly hostname: string;
   /** `agent`: the agent is PID 1; `image`: the image has an init of its own. */
   readonly init: "agent" | "image";
+  /** Why the image's program could not be started. */
+  readonly workloadError?: string | undefined;
 }
 
 export type GuestClientOptions = GuestLinkOptions;
@@ -103,6 +105,7 @@ class GuestClient implements GuestAgent {
       capabilities: reply.list("capabilities", 64, String),
       hostname: reply.text("hostname"),
       init: reply.oneOf("init", ["agent", "image"]),
+      workloadError: reply.optionalText("workloadError"),
     };
   }
 

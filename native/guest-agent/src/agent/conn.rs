@@ -70,25 +70,26 @@ impl Conn {
         moved
     }
 
+    /// Reads until nothing is there or a bounded amount came: a virtio-serial port gives a page at a time.
     fn read(&mut self, core: &mut Core) -> bool {
-        if !self.readable || self.ended || self.mux.as_ref().is_some_and(|m| m.control_bytes() > CONTROL_BYTES) {
-            return false;
-        }
-        match sys::read(self.fd.raw(), &mut core.scratch[..READ_BYTES]) {
-            Ok(0) if self.is_port => self.readable = false, // no host is there now
-            Ok(0) => self.ended = true,
-            Ok(count) => {
-                self.reader.push(&core.scratch[..count]);
-                while let Some(frame) = self.reader.next_frame() {
-                    self.on_frame(core, frame);
+        let mut taken = 0;
+        while taken < READ_BYTES && self.readable && !self.ended && self.mux.as_ref().is_none_or(|m| m.control_bytes() <= CONTROL_BYTES) {
+            match sys::read(self.fd.raw(), &mut core.scratch[..READ_BYTES]) {
+                Ok(0) if self.is_port => self.readable = false, // no host is there now
+                Ok(0) => self.ended = true,
+                Ok(count) => {
+                    taken += count;
+                    self.reader.push(&core.scratch[..count]);
+                    while let Some(frame) = self.reader.next_frame() {
+                        self.on_frame(core, frame);
+                    }
                 }
-                return true;
+                Err(error) if error.again() => self.readable = false,
+                Err(_) if self.is_port => self.readable = false,
+                Err(_) => self.ended = true,
             }
-            Err(error) if error.again() => self.readable = false,
-            Err(_) if self.is_port => self.readable = false,
-            Err(_) => self.ended = true,
         }
-        false
+        taken > 0
     }
 
     fn on_frame(&mut self, core: &mut Core, frame: Frame) {

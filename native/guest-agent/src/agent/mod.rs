@@ -71,6 +71,8 @@ pub struct Core {
     instance: String,
     boot_id: String,
     is_init: bool,
+    /// Why the image's program could not be started.
+    pub workload_error: Option<String>,
     retained_bound: usize,
 }
 
@@ -92,6 +94,7 @@ impl Core {
             instance: hex::encode(&instance),
             boot_id: String::from_utf8_lossy(&boot_id).trim().to_string(),
             is_init,
+            workload_error: None,
             retained_bound: MAX_RETAINED_BYTES.min(sys::memory_bytes() / 16),
         };
         if let Some(fd) = &core.console.fd {
@@ -116,6 +119,7 @@ impl Core {
         let Value::Map(mut fields) = self.welcome() else { return Value::Null };
         fields.push(("hostname".into(), self.config.hostname.as_str().into()));
         fields.push(("init".into(), if self.is_init { "agent" } else { "image" }.into()));
+        fields.push(("workloadError".into(), self.workload_error.as_deref().map_or(Value::Null, Value::from)));
         fields.push(("execs".into(), (self.execs.len() as u64).into()));
         Value::Map(fields)
     }
@@ -190,8 +194,15 @@ impl Core {
     /// Forgets execs that failed to start once told, and those whose end was collected long ago.
     fn forget_old_execs(&mut self) {
         let now_ms = self.now_ms;
-        self.execs.retain(|_, e| match e.state {
-            State::Failed(_) => false,
+        let workload_error = &mut self.workload_error;
+        self.execs.retain(|_, e| match &e.state {
+            State::Failed(failure) => {
+                if e.id == "workload" {
+                    log!("{}", failure.message);
+                    *workload_error = Some(failure.message.clone());
+                }
+                false
+            }
             State::Ended(_) => !(e.collected && e.retained() == 0 && now_ms >= e.ended_ms + KEEP_COLLECTED_MS),
             _ => true,
         });

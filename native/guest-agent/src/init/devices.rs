@@ -15,10 +15,12 @@ pub fn load_modules(list: &[u8]) {
     let Ok(text) = sys::read_file(list, MAX_LIST_BYTES) else { return };
     for path in text.split(|b| *b == b'\n').map(<[u8]>::trim_ascii).filter(|p| !p.is_empty() && p[0] != b'#') {
         let compressed = [&b".xz"[..], b".gz", b".zst"].iter().any(|end| path.ends_with(end));
-        let loaded = sys::open(path, raw::O_RDONLY).and_then(|file| sys::load_module(file.raw(), compressed));
-        match loaded {
-            Err(error) if !error.is(sys::errno::EEXIST) => log!("cannot load {}: {}", String::from_utf8_lossy(path), describe(error.0)),
-            _ => {}
+        let said = |what: &str, error: sys::Errno| log!("cannot {} {}: {}", what, String::from_utf8_lossy(path), describe(error.0));
+        match sys::open(path, raw::O_RDONLY).map(|file| sys::load_module(file.raw(), compressed)) {
+            Err(error) => said("open", error),
+            Ok(Err(error)) if error.is(sys::errno::ENOENT) => log!("cannot load {}: it needs one that is not loaded yet", String::from_utf8_lossy(path)),
+            Ok(Err(error)) if !error.is(sys::errno::EEXIST) => said("load", error),
+            Ok(_) => {}
         }
     }
 }

@@ -111,6 +111,7 @@ fn serve(config: Config) -> ! {
     }
     if let Some(failure) = workload.and_then(|w| ops::start_workload(&mut agent.core, &w).err()) {
         log!("{}", failure.message);
+        agent.core.workload_error = Some(failure.message);
     }
     let request = match agent.run() {
         Ended::Stop(request) => request,

@@ -85,7 +85,6 @@ pub fn mount_for_programs() {
     report("mount /dev/pts", mount_at(b"devpts", b"/dev/pts", b"devpts", raw::MS_NOSUID | raw::MS_NOEXEC, b"gid=5,mode=0620,ptmxmode=0666"));
     report("mount /dev/shm", mount_at(b"tmpfs", b"/dev/shm", b"tmpfs", raw::MS_NOSUID | raw::MS_NODEV, b"mode=1777"));
     let _ = mount_at(b"cgroup2", b"/sys/fs/cgroup", b"cgroup2", NOT_FOR_PROGRAMS, b"");
-    let _ = mount_at(b"tmpfs", b"/run", b"tmpfs", raw::MS_NOSUID | raw::MS_NODEV, b"mode=0755");
     for (target, link) in [
         (&b"/proc/self/fd"[..], &b"/dev/fd"[..]),
         (b"/proc/self/fd/0", b"/dev/stdin"),
