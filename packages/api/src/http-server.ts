@@ -5,12 +5,13 @@
 import { createServer, type IncomingMessage, type Server } from "node:http";
 import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
-import { PlatformError, toErrorBody } from "@fluxvm/core";
+import { PlatformError, toErrorBody, type Clock } from "@fluxvm/core";
 import type { ListenerKind } from "./auth.ts";
 import type { Api } from "./context.ts";
 import { statusOf } from "./errors.ts";
 
 const kinds = new WeakMap<Duplex, ListenerKind>();
+const connections = new WeakMap<Server, Set<Socket>>();
 
 /** A socket that no server of ours tagged counts as TCP: the stricter of the two. */
 export function findListenerKind(socket: Duplex): ListenerKind {
@@ -22,8 +23,12 @@ export function createApiServer(api: Api, kind: ListenerKind): Server {
   const server = createServer({ headersTimeout: 20_000, requestTimeout: 0, keepAliveTimeout: 75_000, maxHeaderSize: 32_768 }, (request, response) => {
     api.routing(request, response);
   });
+  const sockets = new Set<Socket>();
+  connections.set(server, sockets);
   server.on("connection", (socket: Socket) => {
     kinds.set(socket, kind);
+    sockets.add(socket);
+    socket.once("close", () => sockets.delete(socket));
     socket.setNoDelay(true);
   });
   server.on("upgrade", (request: IncomingMessage, socket: Duplex, head: Buffer) => {
@@ -31,6 +36,21 @@ export function createApiServer(api: Api, kind: ListenerKind): Server {
   });
   server.on("clientError", answerClientError);
   return server;
+}
+
+/**
+ * Takes no more connections, waits until those that are open have ended, and cuts off the rest, WebSockets included,
+ * when the time is over. Resolves when none is left; a server that never listened is fine.
+ */
+export async function closeApiServer(server: Server, options: { readonly clock: Clock; readonly budgetMs: number }): Promise<void> {
+  if (!server.listening) return;
+  const cancel = options.clock.schedule(options.budgetMs, () => {
+    for (const socket of connections.get(server) ?? []) socket.destroy();
+  });
+  await new Promise<void>((resolve) => {
+    server.close(() => resolve());
+  });
+  cancel();
 }
 
 /** Bytes that are not HTTP, headers too large or too slow: the framework never sees them. */

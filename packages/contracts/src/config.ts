@@ -49,6 +49,7 @@ export const ConfigSchema = Type.Object(
           console_log_max_bytes: Type.Optional(Type.Integer({ default: 1048576, minimum: 4096, description: "Size at which a console log is rotated; one old file is kept" })),
           uid_start: Type.Optional(Type.Integer({ default: 2000000, minimum: 1000, description: "First user id of the range VMs run under" })),
           uid_count: Type.Optional(Type.Integer({ default: 65536, minimum: 1 })),
+          parallel_launches: Type.Optional(Type.Integer({ default: 8, minimum: 1, maximum: 256, description: "VMs being launched at once; more wait" })),
           max_vcpus: Type.Optional(Type.Integer({ default: 64, minimum: 1 })),
           max_memory_mib: Type.Optional(Type.Integer({ default: 262144, minimum: 16 })),
         },

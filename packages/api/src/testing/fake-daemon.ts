@@ -6,7 +6,7 @@ import { createNullLogger, MetricsRegistry, type Logger } from "@fluxvm/telemetr
 import { createApi } from "../api.ts";
 import { createTokenAuthenticator } from "../auth.ts";
 import type { ApiLimits } from "../context.ts";
-import { createApiServer } from "../http-server.ts";
+import { closeApiServer, createApiServer } from "../http-server.ts";
 import { createFakePlatform, type FakePlatform, type FakePlatformOptions } from "./fake-platform.ts";
 import { createRealClock } from "./real-clock.ts";
 
@@ -53,12 +53,7 @@ export async function startFakeDaemon(options: FakeDaemonOptions = {}): Promise<
   const { port } = tcp.address() as AddressInfo; // a TCP server that listens has one
   const close = async (): Promise<void> => {
     await api.close();
-    for (const server of servers) {
-      const closed = once(server, "close");
-      server.close();
-      server.closeAllConnections();
-      await closed;
-    }
+    await Promise.all(servers.map(async (server) => await closeApiServer(server, { clock: createRealClock(), budgetMs: 200 })));
   };
   return { platform, url: `http://127.0.0.1:${port}`, port, token, close, [Symbol.asyncDispose]: close };
 }

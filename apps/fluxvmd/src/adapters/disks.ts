@@ -1,0 +1,90 @@
+/** The disk files of a VM, written natively and given to the VM's user. Each appears whole or not at all. */
+import { chmod, chown, copyFile, rename, rm, stat } from "node:fs/promises";
+import { PlatformError } from "@fluxvm/core";
+import type { Disks, GuestConfig, Owner, SeedSpec } from "@fluxvm/engine";
+import { encodeGuestConfigDisk, GUEST_AGENT_PORT_NAME, GUEST_CONFIG_DISK_SERIAL, GUEST_ROOT_DISK_SERIAL } from "@fluxvm/guest-protocol";
+import { toFileError, writeFileDurable } from "@fluxvm/host";
+import { writeNoCloudSeed, type ImageService } from "@fluxvm/image";
+
+const SEED_SERIAL = "fluxvm-seed";
+
+export interface DisksOptions {
+  readonly images: Pick<ImageService, "resolve" | "createOverlay">;
+  /** Template of UEFI's variables. */
+  readonly ovmfVars: string;
+}
+
+export function createDisks(options: DisksOptions): Disks {
+  const { images } = options;
+  return {
+    async createRoot({ imageId, path, sizeBytes, owner }, { signal }) {
+      const image = images.resolve(imageId);
+      await rm(path, { force: true });
+      await images.createOverlay({ image, path, sizeBytes, signal });
+      await give(path, owner);
+      const backing = [{ path: image.diskPath, format: image.format }];
+      return { serial: GUEST_ROOT_DISK_SERIAL, path, format: "qcow2", readonly: false, backing, bootable: false };
+    },
+    async writeConfigDisk({ path, config, owner }) {
+      await writeFileDurable(path, encodeGuestConfigDisk(toAgentConfig(config)));
+      await give(path, owner);
+      return { serial: GUEST_CONFIG_DISK_SERIAL, path, format: "raw", readonly: true, backing: [], bootable: false };
+    },
+    async writeSeed({ path, seed, owner }) {
+      await writeNoCloudSeed(path, { ...toSeedInput(seed), mode: 0o600 });
+      await give(path, owner);
+      return { serial: SEED_SERIAL, path, format: "raw", readonly: true, backing: [], bootable: false };
+    },
+    async ensureFirmwareVars({ path, owner }) {
+      await ensureCopy(options.ovmfVars, path);
+      await give(path, owner);
+    },
+  };
+}
+
+function toAgentConfig(config: GuestConfig): Parameters<typeof encodeGuestConfigDisk>[0] {
+  const { workload, network, root } = config;
+  return {
+    version: 1,
+    vmId: config.vmId,
+    token: config.token,
+    hostname: config.hostname,
+    agent: { transport: "virtio-serial", portName: GUEST_AGENT_PORT_NAME },
+    root: root === undefined ? undefined : { ...root, readonly: false },
+    init: config.init,
+    network,
+    wallClockMs: config.wallClockMs,
+    entropy: Buffer.from(config.entropy).toString("hex"),
+    workload: workload === undefined ? undefined : { ...workload, env: workload.env.map(splitVariable), tty: false },
+  };
+}
+
+function splitVariable(line: string): readonly [string, string] {
+  const equals = line.indexOf("=");
+  return equals === -1 ? [line, ""] : [line.slice(0, equals), line.slice(equals + 1)];
+}
+
+function toSeedInput(seed: SeedSpec): Parameters<typeof writeNoCloudSeed>[1] {
+  const { instanceId, hostname, cloudInit, mac } = seed;
+  return { instanceId, hostname, cloudInit, network: mac === undefined ? { kind: "none" } : { kind: "dhcp", mac } };
+}
+
+async function ensureCopy(source: string, target: string): Promise<void> {
+  if ((await stat(target).catch(() => undefined)) !== undefined) return;
+  const partial = `${target}.partial`;
+  try {
+    await copyFile(source, partial);
+    await rename(partial, target);
+  } catch (error) {
+    await rm(partial, { force: true });
+    if ((error as NodeJS.ErrnoException).code === "ENOENT") { // node:fs rejects with these
+      throw new PlatformError("HOST_TOOL_MISSING", "Cannot start UEFI: its variables' template is not there; install the package ovmf", { cause: error });
+    }
+    throw toFileError(error, "copy UEFI's variables");
+  }
+}
+
+async function give(path: string, owner: Owner): Promise<void> {
+  await chmod(path, 0o600);
+  if (process.getuid?.() === 0) await chown(path, owner.uid, owner.gid);
+}
