@@ -69,6 +69,7 @@ export const ERROR_CATALOGUE = {
     class: "failed_precondition",
     help: "A file on this side cannot be read or written. Check its mode and the free space.",
   },
+  NOT_A_TERMINAL: { class: "invalid_argument", help: "A terminal was asked for where there is none. Leave out `--tty`." },
   // configuration and host
   CONFIG_INVALID: { class: "invalid_argument", help: "The configuration file is wrong. The message names the key." },
   CONFIG_UNREADABLE: { class: "not_found", help: "The configuration file cannot be read. Check its path and mode." },

@@ -1,0 +1,35 @@
+/**
+ * The terminal in raw mode: every key goes to the guest. It is put back however the process ends, since a terminal
+ * left raw is useless to the shell that comes after.
+ */
+import { PlatformError } from "@fluxvm/core";
+import type { Environment } from "../environment.ts";
+
+export function isTerminal(environment: Environment): boolean {
+  return environment.stdin.isTTY === true && environment.stdout.isTTY === true;
+}
+
+/** Size of the terminal the output goes to. */
+export function terminalSize(environment: Environment): { readonly rows: number; readonly cols: number } {
+  return { rows: environment.stdout.rows ?? 24, cols: environment.stdout.columns ?? 80 };
+}
+
+/** Enters raw mode; the result restores, and may be called more than once. @throws PlatformError `NOT_A_TERMINAL` */
+export function enterRawMode(environment: Environment): () => void {
+  const { stdin } = environment;
+  if (stdin.isTTY !== true || stdin.setRawMode === undefined) {
+    throw new PlatformError("NOT_A_TERMINAL", "Cannot use --tty: standard input is not a terminal");
+  }
+  stdin.setRawMode(true);
+  let isRaw = true;
+  const restore = (): void => {
+    if (!isRaw) return;
+    isRaw = false;
+    stdin.setRawMode?.(false);
+  };
+  const release = environment.onExit(restore);
+  return () => {
+    restore();
+    release();
+  };
+}
