@@ -18,7 +18,7 @@
 import { assertNever, Mailbox, PlatformError, toPlatformError, type CallOptions } from "@fluxvm/core";
 import type { StoreChange } from "@fluxvm/store";
 import type { VmProcess } from "@fluxvm/vmm";
-import { computeRemainingMs, readNow, type Deadline } from "./deadline.ts";
+import { computeRemainingMs, readNow } from "./deadline.ts";
 import { runEffect, type EffectResult } from "./effects.ts";
 import type { GuestAgent, GuestAgentState } from "./guest-agent.ts";
 import type { EnginePorts } from "./ports.ts";
@@ -43,16 +43,12 @@ export interface VmSnapshot {
   readonly lastError: PlatformError | undefined;
 }
 
-/** `undefined` leaves a property as it is; `deadline: null` removes it. */
-export interface VmPatch {
-  readonly name?: string | undefined;
-  readonly labels?: Readonly<Record<string, string>> | undefined;
-  readonly deadline?: Deadline | null | undefined;
-}
+/** What may change of a record while its VM lives; `deadline: undefined` removes it. Pure; runs in the driver's own turn. @throws PlatformError to refuse. */
+export type VmChange = (record: VmRecord) => Partial<Pick<VmRecord, "name" | "labels" | "deadline">>;
 
 type Message =
   | { readonly kind: "request"; readonly request: VmRequest; settle(waiting: Promise<VmSnapshot>): void; reject(error: unknown): void }
-  | { readonly kind: "patch"; readonly patch: VmPatch; resolve(snapshot: VmSnapshot): void; reject(error: unknown): void }
+  | { readonly kind: "patch"; readonly change: VmChange; resolve(snapshot: VmSnapshot): void; reject(error: unknown): void }
   | { readonly kind: "outcome"; readonly effectId: number; readonly result: EffectResult }
   | { readonly kind: "exited"; readonly process: VmProcess; readonly event: VmEvent & { readonly kind: "ended" } }
   | { readonly kind: "expire" }
@@ -132,8 +128,8 @@ export class VmDriver {
   }
 
   /** Resolves when the change is on disk. */
-  async patch(patch: VmPatch): Promise<VmSnapshot> {
-    return await new Promise((resolve, reject) => this.#post({ kind: "patch", patch, resolve, reject }));
+  async patch(change: VmChange): Promise<VmSnapshot> {
+    return await new Promise((resolve, reject) => this.#post({ kind: "patch", change, resolve, reject }));
   }
 
   /** Resolves or rejects as `judge` says of the first snapshot it has an answer for. @throws the signal's reason. */
@@ -238,18 +234,13 @@ export class VmDriver {
   }
 
   async #handlePatch(message: Message & { readonly kind: "patch" }): Promise<void> {
-    const { name, labels, deadline } = message.patch;
     if (this.#state.phase === "deleting" || this.#state.phase === "gone") {
       message.reject(new PlatformError("VM_DELETE_PENDING", `Cannot change VM "${this.#record.name}": VM is being deleted`));
       return;
     }
-    const record: VmRecord = {
-      ...this.#record,
-      ...(name === undefined ? {} : { name }),
-      ...(labels === undefined ? {} : { labels: { ...labels } }),
-      ...(deadline === undefined ? {} : { deadline: deadline ?? undefined }),
-    };
+    let record: VmRecord;
     try {
+      record = { ...this.#record, ...message.change(this.#record) };
       await this.#commitOrHeal([planUpdate(record)]);
     } catch (error) {
       message.reject(error);

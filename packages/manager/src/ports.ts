@@ -12,27 +12,29 @@ import type { CallOptions } from "@fluxvm/core";
 import type { EnginePorts } from "@fluxvm/engine";
 import type { MetricsRegistry } from "@fluxvm/telemetry";
 
-/** The image store, without leases: `used_by` is filled in by the manager, which knows the VMs. */
+/** Answers at once or later. */
+export type MaybePromise<T> = T | Promise<T>;
+
+/** `ImageService` of `@fluxvm/image` has this shape. */
 export interface ImageService {
-  create(request: CreateImageRequest, options: CallOptions): Promise<Unleased<ImageView>>;
-  list(): Promise<readonly Unleased<ImageView>[]>;
+  create(request: CreateImageRequest, options: CallOptions): Promise<ImageView>;
+  list(): MaybePromise<readonly ImageView[]>;
   /** By id, name or digest. @throws `IMAGE_NOT_FOUND` */
-  get(reference: string): Promise<Unleased<ImageView>>;
-  wait(reference: string, options: CallOptions & { readonly timeoutMs: number }): Promise<Unleased<ImageView>>;
-  /** @throws `IMAGE_IN_USE` while anybody holds it. */
+  get(reference: string): MaybePromise<ImageView>;
+  /** @throws `WAIT_TIMEOUT` */
+  wait(reference: string, options: CallOptions & { readonly timeoutMs: number }): Promise<ImageView>;
+  /** @throws `IMAGE_IN_USE` while anybody holds a lease. */
   delete(reference: string, options: CallOptions): Promise<void>;
 }
 
+/** `KernelService` of `@fluxvm/image` has this shape. */
 export interface KernelService {
-  create(request: CreateKernelRequest, options: CallOptions): Promise<Unleased<KernelView>>;
-  list(): Promise<readonly Unleased<KernelView>[]>;
-  get(reference: string): Promise<Unleased<KernelView>>;
-  wait(reference: string, options: CallOptions & { readonly timeoutMs: number }): Promise<Unleased<KernelView>>;
+  create(request: CreateKernelRequest, options: CallOptions): Promise<KernelView>;
+  list(): MaybePromise<readonly KernelView[]>;
+  get(reference: string): MaybePromise<KernelView>;
+  wait(reference: string, options: CallOptions & { readonly timeoutMs: number }): Promise<KernelView>;
   delete(reference: string, options: CallOptions): Promise<void>;
 }
-
-/** A service may fill `used_by` in itself; the manager's answer replaces it. */
-export type Unleased<View extends { used_by: string[] }> = Omit<View, "used_by"> & { readonly used_by?: readonly string[] };
 
 export interface HostService {
   version(): Version;
@@ -64,7 +66,7 @@ export interface ManagerConfig {
   readonly parallelLaunches: number;
 }
 
-export interface ManagerPorts extends Omit<EnginePorts, "config" | "observer"> {
+export interface ManagerPorts extends Omit<EnginePorts, "config" | "launchSlots" | "observer"> {
   readonly images: ImageService;
   readonly kernels: KernelService;
   readonly hostService: HostService;
