@@ -66,7 +66,7 @@ export class KernelService {
     if (request.name === DEFAULT_NAME) throw invalidField("name", `"${DEFAULT_NAME}" always means the default kernel`);
     const withInitrd = request.initrd ?? true;
     const { tools, limits } = this.#options;
-    const agentDigest = withInitrd ? await hashAgent(tools.paths.guestAgent) : null;
+    const agentDigest = withInitrd ? await hashAgent(tools.guestAgent) : null;
     const found = await this.#library.create({
       source: request.source,
       name: request.name,
