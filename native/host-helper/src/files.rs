@@ -4,6 +4,7 @@ use std::ffi::CString;
 use std::fs::{File, OpenOptions};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
 
 fn c_string(text: &str) -> Outcome<CString> {
     CString::new(text).map_err(|_| Failure::invalid("zero byte in a path or name"))
@@ -13,18 +14,35 @@ fn open_source(path: &str) -> Outcome<File> {
     OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW).open(path).map_err(|e| Failure::io("open", "open source", &e))
 }
 
-fn create_target(path: &str, mode: u32) -> Outcome<File> {
-    OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(mode)
-        .open(path)
-        .map_err(|e| Failure::io("create", "create target", &e))
+/// Runs `work` on a file that has no name until the work is done: whatever happens, even to this process, the target is
+/// whole or not there. Where the file system has no unnamed files, a named one is removed again on failure.
+fn with_new_file<T>(path: &str, mode: u32, work: impl FnOnce(&File) -> Outcome<T>) -> Outcome<T> {
+    if std::fs::symlink_metadata(path).is_ok() {
+        return Err(Failure::errno("create", libc::EEXIST, "create target"));
+    }
+    let dir = Path::new(path).parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    match OpenOptions::new().read(true).write(true).custom_flags(libc::O_TMPFILE).mode(mode).open(dir) {
+        Ok(file) => {
+            let result = work(&file)?;
+            link(&file, path)?;
+            Ok(result)
+        }
+        Err(e) if matches!(e.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EISDIR)) => with_named_file(path, mode, work),
+        Err(e) => Err(Failure::io("create", "create target", &e)),
+    }
 }
 
-/// Runs `work` on a new file and removes it again when that fails.
-fn with_new_file<T>(path: &str, mode: u32, work: impl FnOnce(&File) -> Outcome<T>) -> Outcome<T> {
-    let file = create_target(path, mode)?;
+fn link(file: &File, path: &str) -> Outcome<()> {
+    let (from, to) = (c_string(&format!("/proc/self/fd/{}", file.as_raw_fd()))?, c_string(path)?);
+    // SAFETY: both strings end with zero.
+    match unsafe { libc::linkat(libc::AT_FDCWD, from.as_ptr(), libc::AT_FDCWD, to.as_ptr(), libc::AT_SYMLINK_FOLLOW) } {
+        0 => Ok(()),
+        _ => Err(Failure::last("create", "name the target")),
+    }
+}
+
+fn with_named_file<T>(path: &str, mode: u32, work: impl FnOnce(&File) -> Outcome<T>) -> Outcome<T> {
+    let file = OpenOptions::new().write(true).create_new(true).mode(mode).open(path).map_err(|e| Failure::io("create", "create target", &e))?;
     let result = work(&file);
     if result.is_err() {
         let _ = std::fs::remove_file(path);

@@ -1,7 +1,7 @@
 //! Tells when processes end. One thread waits on pidfds and on SIGCHLD; nothing polls.
 //!
-//! A child's status comes from waitid. For others (adopted after a restart) newer kernels tell the status through the
-//! pidfd; where they do not, it is unknown. Orphans that nobody watches, such as log writers, are reaped on SIGCHLD.
+//! A child's status comes from waitpid. For others (adopted after a restart) /proc tells it until they are reaped, and
+//! newer kernels tell it through the pidfd afterwards; else it is unknown. Orphans that nobody watches, such as log writers, are reaped on SIGCHLD.
 use crate::failure::{Failure, Outcome};
 use serde_json::{Value, json};
 use std::collections::HashMap;
@@ -147,7 +147,7 @@ fn own_children() -> Vec<i32> {
 
 fn exit_event(watch: &Watch) -> Value {
     let mut event = json!({ "event": "exited", "watchId": watch.watch_id, "pid": watch.pid });
-    match wait_status(watch).or_else(|| status_by_pidfd(&watch.pidfd)) {
+    match wait_status(watch).or_else(|| status_of_zombie(watch)).or_else(|| status_by_pidfd(&watch.pidfd)) {
         Some(status) if libc::WIFEXITED(status) => event["code"] = libc::WEXITSTATUS(status).into(),
         Some(status) if libc::WIFSIGNALED(status) => event["signal"] = signal_name(libc::WTERMSIG(status)).into(),
         _ => event["unknown"] = true.into(),
@@ -161,6 +161,26 @@ fn wait_status(watch: &Watch) -> Option<i32> {
     // SAFETY: the status is valid for writes. The pidfd was open before, so a child of this pid is the one meant.
     let pid = unsafe { libc::waitpid(watch.pid, &mut status, 0) };
     (pid == watch.pid).then_some(status)
+}
+
+/// The status out of /proc of a process that its parent has not reaped yet; the kernel shows it to root.
+fn status_of_zombie(watch: &Watch) -> Option<i32> {
+    if !nix::unistd::geteuid().is_root() {
+        return None;
+    }
+    let status = parse_zombie_status(&std::fs::read_to_string(format!("/proc/{}/stat", watch.pid)).ok()?)?;
+    // SAFETY: signal 0 is only a question: while the pidfd's process is not reaped, its pid is no other's.
+    let still_there = unsafe { libc::syscall(libc::SYS_pidfd_send_signal, watch.pidfd.as_raw_fd(), 0, 0, 0) } == 0;
+    still_there.then_some(status)
+}
+
+/// Field 52 of /proc/PID/stat when field 3 says zombie.
+fn parse_zombie_status(stat: &str) -> Option<i32> {
+    let mut fields = stat[stat.rfind(')')? + 1..].split_ascii_whitespace();
+    if fields.next()? != "Z" {
+        return None;
+    }
+    fields.nth(48)?.parse().ok()
 }
 
 /// PIDFD_GET_INFO with PIDFD_INFO_EXIT of `linux/pidfd.h` (Linux 6.15): told once the parent has reaped the process.
@@ -191,4 +211,32 @@ fn status_by_pidfd(pidfd: &OwnedFd) -> Option<i32> {
 
 fn signal_name(number: i32) -> String {
     nix::sys::signal::Signal::try_from(number).map_or_else(|_| format!("SIG{number}"), |s| s.as_str().to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_zombie_has_a_status() {
+        let middle = (4..52).map(|n| n.to_string()).collect::<Vec<_>>().join(" ");
+        assert_eq!(parse_zombie_status(&format!("7 (a) Z x) Z {middle} 1792")), Some(1792));
+        assert_eq!(parse_zombie_status(&format!("7 (a) S {middle} 1792")), None);
+        assert_eq!(parse_zombie_status("7 (a) Z 1"), None);
+    }
+
+    #[test]
+    fn an_ended_child_of_somebody_else_is_read() {
+        let child = std::process::Command::new("/bin/sh").args(["-c", "exit 7"]).spawn().unwrap();
+        let pid = child.id() as i32;
+        let watch = Watch { pidfd: crate::identity::open_pidfd(pid).unwrap(), pid, watch_id: 1 };
+        let mut poll = libc::pollfd { fd: watch.pidfd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        // SAFETY: one valid pollfd is passed.
+        unsafe { libc::poll(&mut poll, 1, 5000) };
+        if nix::unistd::geteuid().is_root() {
+            assert_eq!(status_of_zombie(&watch).map(|s| libc::WEXITSTATUS(s)), Some(7));
+        }
+        assert_eq!(exit_event(&watch)["code"], 7);
+        assert_eq!(status_of_zombie(&watch), None);
+    }
 }

@@ -9,6 +9,8 @@ import { HelperSupervisor } from "./supervisor.ts";
 const QUICK_MS = 5000;
 const KILL_MS = 10_000;
 const COPY_MS = 30 * 60_000;
+/** Not made again by themselves when the helper dies on the way: the second try would find the first one's work. */
+const ONCE: ReadonlySet<string> = new Set(["sparse_copy", "reflink", "vsock_bridge", "vsock_bridge_close", "notify"]);
 
 export interface HostHelperOptions {
   readonly binaryPath: string;
@@ -83,7 +85,7 @@ class SupervisedHelper implements HostHelper {
   async adoptProcess(identity: ProcessIdentity, options: CallOptions): Promise<HostProcess | undefined> {
     const watchId = this.#supervisor.newWatchId();
     try {
-      await this.#supervisor.request("watch", { identity, watchId }, { ...options, timeoutMs: QUICK_MS });
+      await this.#supervisor.request("watch", { identity, watchId }, { ...options, timeoutMs: QUICK_MS, repeatable: true });
     } catch (error) {
       if (error instanceof HelperFailureError && error.failure.kind === "stale") return undefined;
       throw translate(error, `adopt process ${identity.pid}`);
@@ -143,7 +145,7 @@ class SupervisedHelper implements HostHelper {
 
   async #call(op: string, params: unknown, options: CallOptions, timeoutMs = QUICK_MS): Promise<unknown> {
     try {
-      return await this.#supervisor.request(op, params, { ...options, timeoutMs });
+      return await this.#supervisor.request(op, params, { ...options, timeoutMs, repeatable: !ONCE.has(op) });
     } catch (error) {
       throw translate(error, op.replaceAll("_", " "));
     }
@@ -152,7 +154,7 @@ class SupervisedHelper implements HostHelper {
   #process(identity: ProcessIdentity, exited: Promise<ProcessExit>, skipped: readonly string[]): HostProcess {
     const signal = async (name: SignalName, options: CallOptions): Promise<boolean> => {
       try {
-        await this.#supervisor.request("signal", { identity, signal: name }, { ...options, timeoutMs: QUICK_MS });
+        await this.#supervisor.request("signal", { identity, signal: name }, { ...options, timeoutMs: QUICK_MS, repeatable: true });
         return true;
       } catch (error) {
         if (error instanceof HelperFailureError && error.failure.kind === "stale") return false;

@@ -5,7 +5,7 @@
  *     connecting ──ready──> connected ──death──> waiting (backoff) ──> connecting …
  *          └──────────────── close() ──> closed ─────────────────────────^ never
  */
-import { abortable, PlatformError, withDeadline, type CallOptions, type Clock } from "@fluxvm/core";
+import { abortable, isPlatformError, PlatformError, withDeadline, type CallOptions, type Clock } from "@fluxvm/core";
 import type { Logger } from "@fluxvm/telemetry";
 import type { ProcessExit, ProcessIdentity } from "../process/process-spec.ts";
 import { HelperConnection, HelperFailureError, helperUnavailable, type ExitedEvent } from "./connection.ts";
@@ -23,6 +23,12 @@ export interface SupervisorOptions {
   readonly clock: Clock;
   /** Called each time the helper had to be started again. */
   readonly onRestart?: (() => void) | undefined;
+}
+
+export interface RequestOptions extends CallOptions {
+  readonly timeoutMs: number;
+  /** Doing it twice is the same as doing it once. */
+  readonly repeatable: boolean;
 }
 
 interface Watched {
@@ -65,13 +71,23 @@ export class HelperSupervisor {
     return this.#nextWatchId++;
   }
 
-  /** One request within the caller's signal and a deadline, waiting for a helper that is being started again. */
-  async request(op: string, params: unknown, options: CallOptions & { readonly timeoutMs: number }): Promise<unknown> {
+  /**
+   * One request within the caller's signal and a deadline, waiting for a helper that is being started again. With
+   * `repeatable`, a request that was under way when the helper died is made again.
+   */
+  async request(op: string, params: unknown, options: RequestOptions): Promise<unknown> {
     const { clock } = this.#options;
     const what = `host helper: ${op}`;
     return await withDeadline({ clock, timeoutMs: options.timeoutMs, signal: options.signal, what }, async (signal) => {
-      const connection = await this.#connected(signal);
-      return await connection.request(op, params);
+      for (;;) {
+        const connection = await this.#connected(signal);
+        try {
+          return await connection.request(op, params);
+        } catch (error) {
+          if (!options.repeatable || this.#closed || signal.aborted || !isPlatformError(error, "HOST_HELPER_UNAVAILABLE")) throw error;
+          await abortable(connection.gone, signal);
+        }
+      }
     });
   }
 
