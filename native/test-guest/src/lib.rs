@@ -57,6 +57,18 @@ impl<'a> Iterator for Script<'a> {
     }
 }
 
+/// The value of `tsc_early_khz=`, which tells Linux the counter's frequency and this guest as well.
+pub fn find_tsc_khz(line: &[u8]) -> Option<u32> {
+    let mut rest = line;
+    while let Some((word, after)) = split_word(rest) {
+        if let (b"tsc_early_khz", Some(value)) = split_at(word, b'=') {
+            return number(value);
+        }
+        rest = after;
+    }
+    None
+}
+
 /// Splits off the first word; `None` when there is none.
 fn split_word(line: &[u8]) -> Option<(&[u8], &[u8])> {
     let mut start = 0;
@@ -70,7 +82,7 @@ fn split_word(line: &[u8]) -> Option<(&[u8], &[u8])> {
     if start == end { None } else { Some((line.get(start..end)?, line.get(end..)?)) }
 }
 
-/// `undefined` words and words with a value that is not of their form are no steps.
+/// Unknown words and words with a value that is not of their form are no steps.
 fn parse_step(word: &[u8]) -> Option<Step<'_>> {
     let (key, value) = split_at(word, b'=');
     match (key, value) {
@@ -171,6 +183,13 @@ mod tests {
         }
         assert_eq!(steps("print="), [Step::Print(b"")]);
         assert_eq!(steps("sleep=4294967295"), [Step::Sleep { ms: u32::MAX }]);
+    }
+
+    #[test]
+    fn the_counter_frequency_is_found_among_other_words() {
+        assert_eq!(find_tsc_khz(b"console=ttyS0 tsc_early_khz=2596122 idle"), Some(2_596_122));
+        assert_eq!(find_tsc_khz(b"tsc_early_khz=fast"), None);
+        assert_eq!(find_tsc_khz(b"idle"), None);
     }
 
     #[test]

@@ -44,7 +44,7 @@ extern "C" fn guest_main(info: *const StartInfo) -> ! {
     print_line(b"fluxvm-test-guest: up");
     // SAFETY: the boot protocol passes a valid structure in the first 4 GiB.
     let line = unsafe { command_line(info) };
-    let mut guest = Guest { machine: machine::detect(), clock: Clock::start(), ignore_power_button: false };
+    let mut guest = Guest { machine: machine::detect(), clock: Clock::start(test_guest::find_tsc_khz(line)), ignore_power_button: false };
     print(b"fluxvm-test-guest: machine=");
     print(guest.machine.name());
     print(b" tsc_khz=");

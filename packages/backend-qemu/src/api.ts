@@ -89,8 +89,8 @@ class QmpConnection implements QmpClient {
     this.#greeting.promise.catch(() => undefined); // open() reports it; a close before open() has no reader
     this.#socket = connect(options.path);
     this.#socket.on("data", (chunk: Buffer) => this.#take(chunk)); // no encoding is set, so never text
-    this.#socket.on("error", (error) => this.#end(error));
-    this.#socket.on("close", () => this.#end(new PlatformError("VM_EXITED", "QEMU closed its control socket")));
+    this.#socket.on("error", (error) => this.#end(this.#version === undefined ? error : closedByQemu(error)));
+    this.#socket.on("close", () => this.#end(closedByQemu()));
   }
 
   get version(): QmpClient["version"] {
@@ -191,6 +191,10 @@ class QmpConnection implements QmpClient {
     this.#greeting.reject(error);
     this.#closed.resolve(error);
   }
+}
+
+function closedByQemu(cause?: Error): PlatformError {
+  return new PlatformError("VM_EXITED", "QEMU closed its control socket", cause === undefined ? {} : { cause });
 }
 
 function refusal(command: string, error: unknown): PlatformError {

@@ -45,7 +45,7 @@ export interface QemuBackendOptions {
   readonly config?: QemuConfigInput | undefined;
   readonly launcher: ProcessLauncher;
   /** Absent where the host lets the daemon make none: VMs then run in the daemon's own. */
-  readonly cgroups?: Pick<VmCgroups, "ensureVmCgroup" | "removeVmCgroup"> | undefined;
+  readonly cgroups?: Pick<VmCgroups, "ensureVmCgroup" | "removeVmCgroup" | "readUsage"> | undefined;
   /** The host probe's verdict, which has run a guest under KVM. */
   readonly kvmUsable: (options: CallOptions) => Promise<KvmVerdict>;
   readonly bootId: string;
@@ -61,6 +61,11 @@ export interface QemuBackend extends VmBackend {
 const CONNECT_RETRY_MS = 2;
 const CONNECT_RETRY_MAX_MS = 20;
 const CLEANUP_MS = 10_000;
+/** From a broken control socket to the notice that the process has ended, at most. */
+const END_NOTICED_MS = 500;
+/** How long the writer of a console's log may take for what is still in its pipe. */
+const LOG_DRAIN_MS = 2000;
+const LOG_DRAIN_STEP_MS = 3;
 
 export function createQemuBackend(options: QemuBackendOptions): QemuBackend {
   return new Backend(options);
@@ -199,7 +204,8 @@ class Backend implements QemuBackend {
         return;
       } catch (error) {
         options.signal.throwIfAborted();
-        if (ended || isPlatformError(error, "VM_EXITED")) throw await this.#earlyEnd(plan, qemu, started.process);
+        if (!isNotListening(error)) await Promise.race([clock.sleep(END_NOTICED_MS), started.process.exited]); // it may be about to end
+        if (ended) throw await this.#earlyEnd(plan, qemu, started.process);
         if (!isNotListening(error) || clock.bootMs() > endMs) throw launchFailed(plan, error);
       }
       await Promise.race([clock.sleep(waitMs, { signal: options.signal }), started.process.exited]);
@@ -209,6 +215,17 @@ class Backend implements QemuBackend {
   async #earlyEnd(plan: LaunchPlan, qemu: QemuPlan, process: HostProcess): Promise<PlatformError> {
     const exit = await process.exited;
     return describeEarlyEnd(plan, exit, await readDiagnostics(qemu.diagnosticsPath, this.#options.clock));
+  }
+
+  /** The log's writer lives in the VM's cgroup and ends by itself once it has written everything. */
+  async #drainLog(vmId: string): Promise<void> {
+    const { cgroups, clock } = this.#options;
+    const endMs = clock.bootMs() + LOG_DRAIN_MS;
+    while (clock.bootMs() < endMs) {
+      const usage = await cgroups?.readUsage(vmId, cleanup());
+      if (usage?.pids === undefined || usage.pids === 0) return;
+      await clock.sleep(LOG_DRAIN_STEP_MS);
+    }
   }
 
   #createMachine(record: VmProcessRecord, process: HostProcess, where: { readonly vmId: string; readonly qmpPath: string }): QemuMachine {
@@ -223,6 +240,7 @@ class Backend implements QemuBackend {
       release: async () => {
         this.#machines.delete(machine);
         await removeSockets(record);
+        await this.#drainLog(where.vmId);
         await cgroups?.removeVmCgroup(where.vmId, cleanup());
       },
     });

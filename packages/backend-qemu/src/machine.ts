@@ -159,9 +159,16 @@ export class QemuMachine implements VmProcess {
       const client = await abortable(this.#connect(), signal);
       return await client.execute(name, undefined, { signal });
     } catch (error) {
+      if (!isPlatformError(error) && !signal.aborted) await this.#settleEnd();
       if (this.#guestEnd !== undefined || this.#gone.signal.aborted) throw this.#exitedError(error);
-      throw error;
+      if (isPlatformError(error) || signal.aborted) throw error;
+      throw new PlatformError("BACKEND_PROTOCOL", "QEMU's control socket cannot be reached", { cause: error });
     }
+  }
+
+  /** A socket that fails and a process that ends are usually the same event, seen in either order. */
+  async #settleEnd(): Promise<void> {
+    await Promise.race([this.exited, this.#options.clock.sleep(LAST_EVENTS_MS, { signal: this.#gone.signal }).catch(() => undefined)]);
   }
 
   async #readStatus(signal: AbortSignal): Promise<MachineStatus> {
