@@ -33,7 +33,7 @@ async function* readChunks(source: IncomingMessage): AsyncGenerator<Uint8Array, 
   } catch (cause) {
     throw new PlatformError("REQUEST_CANCELLED", "The upload ended early", { cause });
   }
-  if (!source.complete) throw new PlatformError("REQUEST_CANCELLED", "The upload ended early");
+  if (!source.readableEnded) throw new PlatformError("REQUEST_CANCELLED", "The upload ended early");
 }
 
 function linger(context: ApiContext, source: IncomingMessage): void {
