@@ -12,6 +12,11 @@ const MAX_CONNECTIONS: usize = 64;
 
 /// Listens at `path` (which must not exist) and returns at once.
 pub fn bridge(cid: u32, port: u32, path: String) -> Outcome<()> {
+    bridge_to(path, move || connect(cid, port))
+}
+
+fn bridge_to(path: String, connect: impl Fn() -> Outcome<UnixStream> + Send + Sync + 'static) -> Outcome<()> {
+    let connect = Arc::new(connect);
     let listener = UnixListener::bind(&path).map_err(|e| Failure::io("vsock", "listen", &e))?;
     let open = Arc::new(AtomicUsize::new(0));
     std::thread::spawn(move || {
@@ -24,9 +29,9 @@ pub fn bridge(cid: u32, port: u32, path: String) -> Outcome<()> {
                 open.fetch_sub(1, Ordering::SeqCst);
                 continue;
             }
-            let open = open.clone();
+            let (open, connect) = (open.clone(), connect.clone());
             std::thread::spawn(move || {
-                if let Ok(guest) = connect(cid, port) {
+                if let Ok(guest) = connect() {
                     join(stream, guest);
                 }
                 open.fetch_sub(1, Ordering::SeqCst);
@@ -101,5 +106,47 @@ mod tests {
         client.read_to_string(&mut back).unwrap();
         joined.join().unwrap();
         assert_eq!((got.as_str(), back.as_str()), ("ping", "pong"));
+    }
+
+    fn socket_path(name: &str) -> String {
+        std::env::temp_dir().join(format!("fluxvm-bridge-{}-{name}", std::process::id())).to_str().unwrap().to_string()
+    }
+
+    #[test]
+    fn a_bridge_to_nowhere_ends_its_connections_and_closes() {
+        let path = socket_path("none");
+        let refuse = || Err(Failure::errno("vsock", libc::ENODEV, "connect"));
+        bridge_to(path.clone(), refuse).unwrap();
+        assert_eq!(bridge_to(path.clone(), refuse).unwrap_err().code, "EADDRINUSE");
+        let mut end = String::new();
+        UnixStream::connect(&path).unwrap().read_to_string(&mut end).unwrap();
+        assert_eq!(end, "");
+        close(&path).unwrap();
+        assert!(UnixStream::connect(&path).is_err());
+        assert_eq!(close(&path).unwrap_err().code, "ENOENT");
+    }
+
+    #[test]
+    fn each_connection_gets_its_own_guest_stream() {
+        let path = socket_path("echo");
+        let echo = || {
+            let (near, mut far) = UnixStream::pair().unwrap();
+            std::thread::spawn(move || {
+                let mut text = String::new();
+                far.read_to_string(&mut text).unwrap();
+                far.write_all(text.as_bytes()).unwrap();
+            });
+            Ok(near)
+        };
+        bridge_to(path.clone(), echo).unwrap();
+        for word in ["one", "two"] {
+            let mut client = UnixStream::connect(&path).unwrap();
+            client.write_all(word.as_bytes()).unwrap();
+            client.shutdown(Shutdown::Write).unwrap();
+            let mut back = String::new();
+            client.read_to_string(&mut back).unwrap();
+            assert_eq!(back, word);
+        }
+        close(&path).unwrap();
     }
 }

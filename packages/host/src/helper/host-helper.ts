@@ -43,7 +43,7 @@ export interface HostHelper extends ProcessLauncher {
   punchHole(request: { readonly path: string; readonly offset: number; readonly length: number }, options: CallOptions): Promise<void>;
   getXattr(path: string, name: string, options: CallOptions): Promise<Buffer | undefined>;
   setXattr(path: string, name: string, value: Uint8Array, options: CallOptions): Promise<void>;
-  /** Tells the service manager, for example `READY=1`. `socket` is its NOTIFY_SOCKET. */
+  /** Tells the service manager, for example `READY=1`. `socket` is its NOTIFY_SOCKET; the unit needs `NotifyAccess=all`. */
   notifyServiceManager(socket: string, state: string, options: CallOptions): Promise<void>;
   /** A Unix socket whose connections are joined to the guest's port; lives until closed. */
   openVsockBridge(request: { readonly cid: number; readonly port: number; readonly path: string }, options: CallOptions): Promise<void>;
