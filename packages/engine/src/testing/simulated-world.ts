@@ -9,7 +9,7 @@
  * `FaultPlan` can make fail, hang or be the daemon's last.
  */
 import { createSeededRandom, type Clock, type Random } from "@fluxvm/core";
-import { ManualClock } from "@fluxvm/core/testing";
+import { ManualClock, settle } from "@fluxvm/core/testing";
 import { createMemoryStore, type MemoryStore, type StoreSnapshot } from "@fluxvm/store/testing";
 import { createNullLogger, type Logger } from "@fluxvm/telemetry";
 import type { EngineConfig, EnginePorts, ImageInfo, KernelInfo, Owner, VmObserver } from "../ports.ts";
@@ -175,6 +175,41 @@ export class SimulatedWorld {
     this.host.machines.clear();
     this.host.egress.clear(); // rules live in the kernel
     this.host.bootId = `boot-${number}`;
+  }
+
+  /** Lets all work run that waits for no timer. */
+  async quiesce(): Promise<void> {
+    let before = -1;
+    while (before !== this.#stepsTaken()) {
+      before = this.#stepsTaken();
+      await settle(8);
+    }
+  }
+
+  /**
+   * Runs the world until `work` settles, moving the clock on only when nothing else is left to do.
+   * @throws when `maxMs` of world time pass without that.
+   */
+  async run<T>(work: Promise<T>, maxMs = 3_600_000): Promise<T> {
+    let settled = false;
+    const mark = (): void => {
+      settled = true;
+    };
+    work.then(mark, mark);
+    const endMs = this.clock.bootMs() + maxMs;
+    let strideMs = 1;
+    for (;;) {
+      await this.quiesce();
+      if (settled) return await work;
+      if (this.clock.bootMs() > endMs) throw new Error(`nothing came of it within ${maxMs} ms; last steps: ${this.#life?.faults.steps.slice(-8).join(", ")}`);
+      const before = this.#stepsTaken();
+      await this.clock.advance(strideMs);
+      strideMs = this.#stepsTaken() === before ? Math.min(strideMs * 2, 5_000) : 1;
+    }
+  }
+
+  #stepsTaken(): number {
+    return this.#life?.faults.steps.length ?? 0;
   }
 
   makePorts(life: Incarnation, store: MemoryStore): EnginePorts {

@@ -1,0 +1,189 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { VmProcessRecord } from "@fluxvm/vmm";
+import fc from "fast-check";
+import { toStoredState, toVisiblePhase } from "./state-view.ts";
+import { transition, VM_PHASES, type StopGoal, type VmEvent, type VmOutcome, type VmPhase, type VmRequest, type VmState } from "./vm-state.ts";
+
+const PROCESS: VmProcessRecord = { backend: "sim", pid: 1, startTimeTicks: 1, bootId: "b", pidNamespaceInode: 1, machine: "m", accelerator: "tcg", data: {} };
+
+/** The edges of the drawing in `vm-state.ts`, by phase. */
+const DRAWN: Readonly<Record<VmPhase, readonly VmPhase[]>> = {
+  creating: ["creating", "starting", "stopping", "deleting"],
+  starting: ["starting", "running", "paused", "stopping", "stopped", "failed", "deleting"],
+  running: ["pausing", "paused", "stopping", "stopped", "failed", "deleting"],
+  pausing: ["paused", "running", "stopping", "stopped", "failed", "deleting"],
+  paused: ["resuming", "running", "stopping", "stopped", "failed", "deleting"],
+  resuming: ["running", "paused", "stopping", "stopped", "failed", "deleting"],
+  stopping: ["stopping", "stopped", "starting", "failed", "deleting"],
+  stopped: ["starting", "deleting"],
+  failed: ["starting", "deleting"],
+  deleting: ["gone"],
+  gone: [],
+};
+
+const anyRequest: fc.Arbitrary<VmRequest> = fc.oneof(
+  { weight: 8, arbitrary: fc.constantFrom<VmRequest>({ kind: "start" }, { kind: "pause" }, { kind: "resume" }) },
+  { weight: 5, arbitrary: fc.record({ kind: fc.constantFrom("stop" as const, "restart" as const), force: fc.boolean(), graceMs: fc.nat(10_000) }) },
+  { weight: 1, arbitrary: fc.constantFrom("requested" as const, "expired" as const).map((reason) => ({ kind: "delete" as const, reason })) },
+);
+const anyOutcome: fc.Arbitrary<VmOutcome> = fc.oneof(
+  fc.constantFrom<VmOutcome>(
+    { kind: "launched", process: PROCESS },
+    { kind: "launch_failed", reason: "launch_failed", message: "m", atWallMs: 1 },
+    { kind: "booted" },
+    { kind: "boot_failed", reason: "launch_failed", message: "m" },
+    { kind: "paused" },
+    { kind: "pause_failed" },
+    { kind: "resumed" },
+    { kind: "resume_failed" },
+    { kind: "removed" },
+    { kind: "adopted", seen: "prelaunch" },
+    { kind: "adopted", seen: "running" },
+    { kind: "adopted", seen: "paused" },
+  ),
+  fc.constantFrom("guest_shutdown", "guest_reset", "guest_panic", "killed", "crashed", "unknown").map((reason) => ({ kind: "ended" as const, exit: { reason } as const, atWallMs: 2 })),
+);
+const anyEvent: fc.Arbitrary<VmEvent> = fc.oneof(anyRequest, anyOutcome);
+const FIRST: VmState = { phase: "creating", stopRequested: false };
+
+function walk(events: readonly VmEvent[], visit: (state: VmState, event: VmEvent, next: VmState) => void): VmState {
+  let state = FIRST;
+  for (const event of events) {
+    const decision = transition(state, event);
+    if (decision.kind !== "accepted") continue;
+    visit(state, event, decision.state);
+    state = decision.state;
+  }
+  return state;
+}
+
+const manyEvents = fc.array(anyEvent, { maxLength: 60 });
+
+test("no sequence of events reaches an edge that is not drawn", () => {
+  fc.assert(
+    fc.property(manyEvents, (events) => {
+      walk(events, (state, event, next) => assert.ok(DRAWN[state.phase].includes(next.phase), `${state.phase} -${event.kind}-> ${next.phase}`));
+    }),
+    { numRuns: 3000 },
+  );
+});
+
+test("every phase is reached", () => {
+  const seen = new Set<VmPhase>(["creating"]);
+  fc.assert(fc.property(manyEvents, (events) => void walk(events, (_, __, next) => seen.add(next.phase))), { numRuns: 3000, seed: 1 });
+  assert.deepEqual(seen, new Set(Object.keys(DRAWN)));
+});
+
+test("stop and delete are never denied, and a stopped VM needs no second stop", () => {
+  fc.assert(
+    fc.property(manyEvents, fc.boolean(), (events, force) => {
+      const state = walk(events, () => undefined);
+      assert.notEqual(transition(state, { kind: "stop", force, graceMs: 1 }).kind, "denied");
+      assert.notEqual(transition(state, { kind: "delete", reason: "requested" }).kind, "denied");
+      if (state.phase === "stopped") assert.equal(transition(state, { kind: "stop", force, graceMs: 1 }).kind, "ignored");
+    }),
+    { numRuns: 2000 },
+  );
+});
+
+test("a request sent again after it was accepted is ignored or denied, never done twice", () => {
+  fc.assert(
+    fc.property(manyEvents, anyRequest, (events, request) => {
+      const first = transition(walk(events, () => undefined), request);
+      if (first.kind !== "accepted") return;
+      assert.notEqual(transition(first.state, request).kind, "accepted");
+    }),
+    { numRuns: 2000 },
+  );
+});
+
+test("delete is final: nothing but its end follows", () => {
+  fc.assert(
+    fc.property(manyEvents, manyEvents, (before, after) => {
+      const decision = transition(walk(before, () => undefined), { kind: "delete", reason: "requested" });
+      if (decision.kind !== "accepted") return;
+      let state = decision.state;
+      for (const event of after) {
+        const next = transition(state, event);
+        if (next.kind === "accepted") state = next.state;
+      }
+      assert.ok(state.phase === "deleting" || state.phase === "gone");
+    }),
+  );
+});
+
+test("the guest never runs before its process is on disk", () => {
+  fc.assert(
+    fc.property(manyEvents, (events) => {
+      let state: VmState = FIRST;
+      for (const event of events) {
+        const decision = transition(state, event);
+        if (decision.kind !== "accepted") continue;
+        if (decision.effect === "boot" && event.kind === "launched") assert.equal(decision.durability, "required");
+        if (decision.effect === "boot") assert.ok("process" in decision.state && decision.state.process !== undefined);
+        state = decision.state;
+      }
+    }),
+  );
+});
+
+test("a state survives being stored, but for the two that the machine tells better", () => {
+  fc.assert(
+    fc.property(manyEvents, (events) => {
+      walk(events, (_, __, next) => {
+        const stored = toStoredState(next);
+        assert.ok(VM_PHASES.includes(stored.phase));
+        assert.deepEqual(JSON.parse(JSON.stringify(stored)), JSON.parse(JSON.stringify(stored)));
+        if (next.phase !== "gone") assert.equal(stored.phase, toVisiblePhase(next));
+      });
+    }),
+  );
+});
+
+const RUNNING: VmState = { phase: "running", process: PROCESS };
+const STOP = { kind: "stop", force: false, graceMs: 5 } as const;
+
+test("how a machine ends by itself decides between stopped and failed", () => {
+  const phaseAfter = (reason: "guest_shutdown" | "guest_reset" | "guest_panic" | "killed" | "crashed" | "unknown"): string => {
+    const decision = transition(RUNNING, { kind: "ended", exit: { reason }, atWallMs: 1 });
+    return decision.kind === "accepted" ? decision.state.phase : decision.kind;
+  };
+  assert.deepEqual(
+    (["guest_shutdown", "guest_reset", "killed", "guest_panic", "crashed", "unknown"] as const).map(phaseAfter),
+    ["stopped", "stopped", "stopped", "failed", "failed", "failed"],
+  );
+});
+
+test("denials say why", () => {
+  const code = (state: VmState, request: VmRequest): string => {
+    const decision = transition(state, request);
+    return decision.kind === "denied" ? decision.code : decision.kind;
+  };
+  const stopping: VmState = { phase: "stopping", process: PROCESS, goal: { kind: "stopped" }, force: false, graceMs: 1 };
+  const stopped: VmState = { phase: "stopped", reason: "killed", atWallMs: 1 };
+  assert.equal(code(stopping, { kind: "start" }), "VM_STOP_PENDING");
+  assert.equal(code(stopping, { kind: "pause" }), "VM_STOP_PENDING");
+  assert.equal(code({ phase: "deleting", reason: "requested" }, { kind: "start" }), "VM_DELETE_PENDING");
+  assert.equal(code({ phase: "gone", reason: "requested" }, { kind: "start" }), "VM_NOT_FOUND");
+  assert.equal(code({ phase: "paused", process: PROCESS }, { kind: "start" }), "VM_STATE_DENIED");
+  assert.equal(code(stopped, { kind: "pause" }), "VM_NOT_RUNNING");
+  assert.equal(code(stopped, { kind: "resume" }), "VM_NOT_PAUSED");
+  assert.equal(code(FIRST, { kind: "restart", force: false, graceMs: 1 }), "VM_STATE_DENIED");
+});
+
+test("a forced stop overtakes a graceful one, a stop takes back a restart", () => {
+  const stopping = (goal: StopGoal, force: boolean): VmState => ({ phase: "stopping", process: PROCESS, goal, force, graceMs: 5 });
+  const forced = transition(stopping({ kind: "stopped" }, false), { ...STOP, force: true });
+  assert.ok(forced.kind === "accepted" && forced.effect === "end");
+  assert.equal(transition(stopping({ kind: "stopped" }, true), { ...STOP, force: true }).kind, "ignored");
+  const taken = transition(stopping({ kind: "restart" }, false), STOP);
+  assert.ok(taken.kind === "accepted" && taken.effect === "none" && taken.state.phase === "stopping" && taken.state.goal.kind === "stopped");
+});
+
+test("a stop during creation lets the creation finish and the guest never run", () => {
+  const asked = transition(FIRST, STOP);
+  assert.ok(asked.kind === "accepted" && asked.effect === "none");
+  const launched = transition(asked.state, { kind: "launched", process: PROCESS });
+  assert.ok(launched.kind === "accepted" && launched.effect === "end" && launched.state.phase === "stopping");
+});
