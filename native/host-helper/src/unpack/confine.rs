@@ -193,7 +193,7 @@ pub fn die_with_parent() {
     unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
 }
 
-fn wait(child: Pid) -> Outcome<i32> {
+pub fn wait(child: Pid) -> Outcome<i32> {
     loop {
         match waitpid(child, None) {
             Ok(WaitStatus::Exited(_, code)) => return Ok(code),

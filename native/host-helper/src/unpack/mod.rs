@@ -9,6 +9,7 @@
 mod apply;
 mod confine;
 mod ext4;
+mod ext4_times;
 mod failure;
 mod name;
 mod stream;
@@ -198,7 +199,7 @@ fn run_mke2fs(spec: &Spec, staging: &Path, options: &MakeOptions<'_>, ids: &IdMa
         if !redirect(&log) {
             return 127;
         }
-        ext4::exec_mke2fs(options)
+        make_and_settle(options)
     })?;
     if code == 0 {
         return Ok(None);
@@ -206,6 +207,31 @@ fn run_mke2fs(spec: &Spec, staging: &Path, options: &MakeOptions<'_>, ids: &IdMa
     let mut said = String::new();
     let _ = File::open(&log_path).map(|file| file.take(64 << 10).read_to_string(&mut said));
     Ok(Some(if said.is_empty() { format!("exit code {code}") } else { said }))
+}
+
+/// Cell 2: mke2fs in a child, then the times.
+fn make_and_settle(options: &MakeOptions<'_>) -> i32 {
+    // SAFETY: this process has one thread.
+    let code = match unsafe { nix::unistd::fork() } {
+        Ok(nix::unistd::ForkResult::Child) => {
+            let code = ext4::exec_mke2fs(options);
+            // SAFETY: ends the child without running the parent's exit handlers.
+            unsafe { libc::_exit(code) }
+        }
+        Ok(nix::unistd::ForkResult::Parent { child }) => confine::wait(child),
+        Err(errno) => Err(Failure::errno("fork", errno)),
+    };
+    let settled = code.and_then(|code| {
+        if code != 0 {
+            return Ok(code);
+        }
+        let disk = OpenOptions::new().read(true).write(true).open("/out/disk").map_err(|e| Failure::io("open the disk", &e))?;
+        ext4_times::settle(&disk).map(|()| 0)
+    });
+    settled.unwrap_or_else(|failure| {
+        eprintln!("{}", failure.message);
+        1
+    })
 }
 
 /// Standard output and error to the log, standard input empty: mke2fs gets nothing of the daemon's.
