@@ -7,16 +7,18 @@ const WIDTH = 110;
 const INTRO = `# Command line
 
 \`fluxctl\` talks to the daemon over its Unix socket, or over TCP with a token. This page is what \`--help\` prints. Exit codes
-are in [errors.md](errors.md).
+are in [errors.md](errors.md). The global options, listed once at the top, hold for every command that talks to the daemon.
 `;
 
 export const cliPage: Generator = {
   name: "cli",
   async generate() {
     const { buildProgram } = await import("../../../apps/fluxctl/src/program.ts");
-    const sections = listCommands(buildProgram(), "").map(
-      ({ path, command }) => `## ${path}\n\n\`\`\`text\n${captureHelp(command).trim()}\n\`\`\`\n`,
-    );
+    const sections = listCommands(buildProgram(), "").map(({ path, command }) => {
+      const help = captureHelp(command);
+      const shown = path.includes(" ") ? help.replace(/^Global options:\n(?:.+\n)*\n?/m, "") : help;
+      return `## ${path}\n\n\`\`\`text\n${shown.trim()}\n\`\`\`\n`;
+    });
     return { "docs/manual/cli.md": [INTRO, markGenerated("the commands in `apps/fluxctl/src/commands/`"), "", ...sections].join("\n") };
   },
 };

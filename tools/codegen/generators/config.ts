@@ -26,7 +26,7 @@ export interface ConfigKey {
 
 const INTRO = `# Configuration
 
-One TOML file, \`/etc/fluxvm/fluxvm.toml\` unless \`fluxctl serve --config FILE\` names another. Every key has a default, so the
+One TOML file, \`/etc/fluxvm/config.toml\` unless \`fluxctl serve --config FILE\` names another. Every key has a default, so the
 file may be absent or empty. An unknown key stops the daemon with the nearest key that exists. Units are in the names. The
 same keys with their defaults, ready to edit: \`deploy/fluxvm.sample.toml\`.
 `;
