@@ -176,6 +176,7 @@ fn prepare(prepared: &mut Prepared, fds: descriptors::Planned) -> Outcome<Exec> 
     nix::unistd::chdir(cwd).map_err(|e| Failure::nix("cwd", "change directory", e))?;
     privileges::set_limits(&spec.rlimits, skipped)?;
     privileges::drop(spec.credentials.as_ref(), &spec.keep_capabilities)?;
+    privileges::confine();
     if skipped.len() > before {
         tell(status, &serde_json::json!({ "skipped": &skipped[before..] }));
     }

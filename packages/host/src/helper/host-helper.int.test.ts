@@ -1,6 +1,7 @@
 /** The real helper, as root: launching, watching, surviving, refusing. */
 import assert from "node:assert/strict";
 import { chmodSync, chownSync, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from "node:fs";
+import { createServer } from "node:net";
 import { join } from "node:path";
 import { after, before, test, type TestContext } from "node:test";
 import { isPlatformError } from "@fluxvm/core";
@@ -8,6 +9,7 @@ import { createMemoryLogger } from "@fluxvm/telemetry/testing";
 import { openVmCgroups } from "../cgroup/vm-cgroups.ts";
 import { systemClock } from "../clock/system-clock.ts";
 import type { ProcessSpec } from "../process/process-spec.ts";
+import { runTool } from "../process/run-tool.ts";
 import { findNativeBinary, requireRoot } from "../testing/gates.ts";
 import { startHostHelper } from "./start-host-helper.ts";
 
@@ -58,6 +60,13 @@ async function outputOf(script: string, more: Partial<ProcessSpec> = {}): Promis
   );
   await process.exited;
   return existsSync(path) ? readFileSync(path, "utf8") : "";
+}
+
+/** Runs a script as that user, with the host's whole view and no confinement. */
+async function runAs(uid: number, script: string): Promise<string> {
+  const args = ["--reuid", String(uid), "--regid", String(uid), "--clear-groups", "sh", "-c", script];
+  const { stdout } = await runTool({ command: "setpriv", args, timeoutMs: 10_000, okCodes: [1, 127], ...options });
+  return stdout;
 }
 
 async function waitFor(what: string, check: () => boolean): Promise<void> {
@@ -160,16 +169,46 @@ test("with the uid of one VM nothing of another can be opened, signalled or trac
     `strace -p ${pid} -o /dev/null -e trace=none & sleep 0.3; kill $! 2>/dev/null && echo TRACED`,
     `echo end`,
   ].join("\n");
-  // The attack works: the VM's own user can do these from the host's view.
-  const own = await outputOf(attack, { credentials: { uid: UID_B, gid: UID_B } });
+  // The attack works: the VM's own user can do these when it is not confined.
+  const own = await runAs(UID_B, attack);
   for (const word of ["SIGNALLED", "ENVIRON", "DISK"]) assert.ok(own.includes(word), `${word} not in ${own}`);
-  // Once with the host's whole view, which a VM's process does not even have, and once in its own.
-  for (const more of [{ credentials: { uid: UID_A, gid: UID_A } }, isolated(UID_A)]) {
-    const text = await outputOf(attack, more);
+  // As that user with nothing else in the way, then launched with the host's view, then launched as a VM is.
+  const views = [
+    await runAs(UID_A, attack),
+    await outputOf(attack, { credentials: { uid: UID_A, gid: UID_A } }),
+    await outputOf(attack, isolated(UID_A)),
+  ];
+  for (const text of views) {
     assert.ok(text.includes("end"), text);
     for (const word of ["SIGNALLED", "ENVIRON", "MEM", "ROOT", "FDS", "DISK", "TRACED"])
       assert.ok(!text.includes(word), `${word} in ${text}`);
   }
+});
+
+test("abstract sockets and signals of others are out of reach where Landlock can scope them", async (t) => {
+  if (!requireRoot(t)) return;
+  const { stdout } = await runTool({
+    command: findNativeBinary("fluxvm-host-helper"),
+    args: ["probe", "landlock"],
+    timeoutMs: 5000,
+    ...options,
+  });
+  const { data } = JSON.parse(stdout) as { data?: { abi?: number } };
+  if ((data?.abi ?? 0) < 6) return t.skip("needs Landlock ABI 6");
+  const name = `\0fluxvm-abstract-${process.pid}`;
+  const server = createServer((socket) => socket.end("REACHED")).listen(name);
+  t.after(() => server.close());
+  const client = `require("net").connect("\\0" + process.argv[1]).on("data", (d) => console.log(String(d))).on("error", (e) => console.log(e.code));`;
+  const bystander = await helper.launchProcess(shell("exec sleep 1000", { credentials: { uid: UID_A, gid: UID_A } }), options);
+  t.after(async () => void (await bystander.kill(options)));
+  const text = await outputOf(
+    `'${process.execPath}' -e '${client}' '${name.slice(1)}'; kill -0 ${bystander.identity.pid} && echo SIGNALLED; umask; echo end`,
+    {
+      credentials: { uid: UID_A, gid: UID_A },
+    },
+  );
+  assert.ok(text.includes("EPERM") && text.includes("0077") && text.includes("end"), text);
+  assert.ok(!text.includes("REACHED") && !text.includes("SIGNALLED"), text);
 });
 
 test("a process survives its helper, is adopted by identity, and its end is noticed", async () => {
