@@ -7,6 +7,8 @@
 //! The supervisor parses nothing of the image and ends with exit code 0 or 1, having printed what was done or why
 //! not. It leaves the staging directory to the daemon, which removes it with the rest of the import's directory.
 mod apply;
+#[cfg(test)]
+mod apply_tests;
 mod confine;
 mod ext4;
 mod ext4_times;
@@ -14,6 +16,8 @@ mod failure;
 mod name;
 mod stream;
 mod tar;
+#[cfg(test)]
+mod tar_tests;
 mod tree;
 
 use apply::{Applier, Limits};
