@@ -28,6 +28,8 @@ export interface Environment {
   onSignal(name: SignalName, handler: () => void): () => void;
   /** Calls the handler however the process ends; the result stops that. */
   onExit(handler: () => void): () => void;
+  /** Calls the handler when nobody reads standard output any more; without one the process ends. The result stops that. */
+  onBrokenPipe(handler: () => void): () => void;
   /** Ends the process at once. */
   exit(code: number): never;
   /** Becomes the daemon's program with these arguments. Returns only if the system refuses. */

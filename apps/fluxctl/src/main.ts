@@ -5,6 +5,7 @@ import { runCli } from "./run-cli.ts";
 
 const DAEMON = fileURLToPath(new URL("../../fluxvmd/src/main.ts", import.meta.url));
 const BROKEN_PIPE_EXIT = 141;
+const brokenPipeHandlers = new Set<() => void>();
 
 const environment: Environment = {
   variables: process.env,
@@ -20,6 +21,10 @@ const environment: Environment = {
     process.on("exit", handler);
     return () => process.off("exit", handler);
   },
+  onBrokenPipe(handler) {
+    brokenPipeHandlers.add(handler);
+    return () => brokenPipeHandlers.delete(handler);
+  },
   exit: (code) => process.exit(code),
   becomeDaemon(args) {
     process.execve?.(process.execPath, [process.execPath, ...process.execArgv, DAEMON, ...args], process.env);
@@ -28,10 +33,11 @@ const environment: Environment = {
 
 // A reader that went away (`fluxctl logs | head`) is no error of ours.
 process.stdout.on("error", (error: NodeJS.ErrnoException) => {
-  if (error.code === "EPIPE") process.exit(BROKEN_PIPE_EXIT);
-  throw error;
+  if (error.code !== "EPIPE") throw error;
+  if (brokenPipeHandlers.size === 0) process.exit(BROKEN_PIPE_EXIT);
+  for (const handler of brokenPipeHandlers) handler();
 });
 
 const code = await runCli(process.argv.slice(2), environment);
-await new Promise<void>((resolve) => process.stdout.write("", () => resolve()));
+if (process.stdout.writable) await new Promise<void>((resolve) => process.stdout.write("", () => resolve()));
 process.exit(code); // a terminal that is still being read would keep the process alive

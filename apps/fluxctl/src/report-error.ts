@@ -5,6 +5,7 @@ import { sanitise } from "./output/text.ts";
 
 /** Where this program knows more of the next step than the catalogue does. */
 const NEXT_STEPS: Partial<Record<ErrorCode, string>> = {
+  DAEMON_UNREACHABLE: "Another daemon's address goes into --server or FLUXVM_SERVER.",
   VM_NOT_FOUND: "`fluxctl vm list` shows the VMs there are.",
   VM_NAME_TAKEN: "Choose another name, or `fluxctl vm delete` the other one.",
   VM_NOT_RUNNING: "`fluxctl vm start` or `fluxctl vm resume` it.",

@@ -198,7 +198,7 @@ function connectionCode(error: unknown): string | undefined {
   for (let depth = 0; depth < 5 && current instanceof Error; depth += 1) {
     const code = (current as { code?: unknown }).code; // system errors and undici's carry one
     if (typeof code === "string" && CONNECTION_CODE.test(code)) return code;
-    current = current instanceof AggregateError ? (current.errors as unknown[])[0] : current.cause;
+    current = current instanceof AggregateError ? (current.errors as unknown[])[0] /* typed any[] */ : current.cause;
   }
   return undefined;
 }

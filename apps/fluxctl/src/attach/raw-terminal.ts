@@ -14,13 +14,17 @@ export function terminalSize(environment: Environment): { readonly rows: number;
   return { rows: environment.stdout.rows ?? 24, cols: environment.stdout.columns ?? 80 };
 }
 
+/** @throws PlatformError `NOT_A_TERMINAL` */
+export function requireTerminalInput(environment: Environment): void {
+  if (environment.stdin.isTTY === true && environment.stdin.setRawMode !== undefined) return;
+  throw new PlatformError("NOT_A_TERMINAL", "Cannot use --tty: standard input is not a terminal");
+}
+
 /** Enters raw mode; the result restores, and may be called more than once. @throws PlatformError `NOT_A_TERMINAL` */
 export function enterRawMode(environment: Environment): () => void {
+  requireTerminalInput(environment);
   const { stdin } = environment;
-  if (stdin.isTTY !== true || stdin.setRawMode === undefined) {
-    throw new PlatformError("NOT_A_TERMINAL", "Cannot use --tty: standard input is not a terminal");
-  }
-  stdin.setRawMode(true);
+  stdin.setRawMode?.(true);
   let isRaw = true;
   const restore = (): void => {
     if (!isRaw) return;

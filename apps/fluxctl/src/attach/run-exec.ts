@@ -2,7 +2,7 @@
 import { isPlatformError } from "@fluxvm/core";
 import type { CreateExecRequest, ExecSession } from "@fluxvm/sdk";
 import type { CommandContext } from "../context.ts";
-import { terminalSize } from "./raw-terminal.ts";
+import { requireTerminalInput, terminalSize } from "./raw-terminal.ts";
 import { streamSession, type StreamOptions } from "./stream-session.ts";
 
 export interface ExecWish extends StreamOptions {
@@ -12,6 +12,7 @@ export interface ExecWish extends StreamOptions {
 
 /** The command's own exit code. When we are interrupted or fail, the command is killed. */
 export async function runExec(context: CommandContext, wish: ExecWish): Promise<number> {
+  if (wish.isTty) requireTerminalInput(context.environment);
   const client = await context.client();
   const tty = wish.isTty ? { tty: terminalSize(context.environment) } : {};
   const session = await client.execs.start(

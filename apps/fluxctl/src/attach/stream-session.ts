@@ -3,7 +3,7 @@
  * terminal's size are handed on, and its end becomes an exit code.
  *
  * Nobody waits for input to end: a command may exit while its input is still open. When our own output is closed
- * (`fluxctl exec … | head`) the command gets SIGPIPE, as it would in a pipe here.
+ * (`fluxctl exec … | head`) the stream ends, and with it the command, as it would in a pipe here.
  */
 import { once } from "node:events";
 import { constants } from "node:os";
@@ -29,16 +29,16 @@ const MAX_IGNORED_INTERRUPTS = 3;
 export async function streamSession(context: CommandContext, session: ExecSession, options: StreamOptions): Promise<number> {
   const { environment } = context;
   const releases: (() => void)[] = [];
+  const broken = new AbortController();
   try {
+    releases.push(environment.onBrokenPipe(() => broken.abort()));
     if (options.isTty) releases.push(enterRawMode(environment), followSize(context, session));
     releases.push(forwardSignals(context, session));
     if (options.hasInput) releases.push(forwardInput(context, session));
     for await (const chunk of session.output()) {
       const target = chunk.stream === "stdout" ? environment.stdout : environment.stderr;
-      if (!(await write(target, chunk.data))) {
-        await session.signal("SIGPIPE");
-        return BROKEN_PIPE_EXIT;
-      }
+      await write(target, chunk.data, broken.signal);
+      if (broken.signal.aborted) return BROKEN_PIPE_EXIT;
     }
     return toExitCode(await session.exited);
   } finally {
@@ -54,12 +54,10 @@ export function toExitCode(exit: ExecExit): number {
   return SIGNAL_EXIT_BASE + (numbers[exit.signal ?? ""] ?? 0);
 }
 
-/** False when nobody reads any more. */
-async function write(target: Writable, data: Uint8Array): Promise<boolean> {
-  if (target.destroyed || target.writableEnded) return false;
-  if (target.write(data)) return true;
-  await Promise.race([once(target, "drain"), once(target, "close")]);
-  return !target.destroyed;
+/** Resolves when there is room for more, or when nobody reads any more. */
+async function write(target: Writable, data: Uint8Array, broken: AbortSignal): Promise<void> {
+  if (broken.aborted || target.write(data)) return;
+  await once(target, "drain", { signal: broken }).catch(() => undefined); // the caller asks the signal
 }
 
 function followSize(context: CommandContext, session: ExecSession): () => void {
