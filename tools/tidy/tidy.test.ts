@@ -261,6 +261,7 @@ const FINE: readonly { readonly what: string; readonly files: Files }[] = [
     files: { "docs/x.md": "Files `packages/*/src/index.ts`, `packages/backend-<name>/`.\n\n```sh\ncat packages/gone/x\n```\n" },
   },
   { what: "an int test that starts processes", files: { "packages/store/src/x.int.test.ts": 'import "node:child_process";\n' } },
+  { what: "a long list in wire.ts", files: { "apps/fluxvmd/src/wire.ts": `export function wire(): void {\n${"wire();\n".repeat(90)}}\n` } },
   { what: "an error class without header", files: core("export class OddError extends Error {}\n") },
 ];
 

@@ -21,6 +21,7 @@ const BRANCHES = new Set([
   "DoWhileStatement",
   "SwitchStatement",
 ]);
+const WIRE = /^apps\/[^/]+\/src\/wire\.ts$/;
 const SCHEMA_TABLES = /^(packages\/contracts\/src\/|packages\/core\/src\/errors\/catalogue\.ts$)/;
 
 export function* checkNames(tree: Tree): Generator<Problem> {
@@ -66,7 +67,7 @@ export function* checkFileLength(tree: Tree): Generator<Problem> {
     const lines = text.split("\n").length - 1;
     if (lines > MAX_FILE_LINES) yield { rule: "file-length", path, line: 0, message: `${lines} lines, ${MAX_FILE_LINES} at most` };
   }
-  for (const path of tree.paths.filter((p) => /^apps\/[^/]+\/src\/wire\.ts$/.test(p))) {
+  for (const path of tree.paths.filter((p) => WIRE.test(p))) {
     const lines = tree.text(path).split("\n").length - 1;
     if (lines > MAX_WIRE_LINES) yield { rule: "wire-length", path, line: 0, message: `${lines} lines, ${MAX_WIRE_LINES} at most` };
   }
@@ -83,7 +84,8 @@ export function* checkFunctions(tree: Tree): Generator<Problem> {
     const found: Problem[] = [];
     walk(source.program, (node, ancestors) => {
       const line = source.lineOf(node.start);
-      if (FUNCTIONS.has(node.type)) {
+      // wire.ts is one list of `const x = createX(...)`, with a bound of its own
+      if (FUNCTIONS.has(node.type) && !WIRE.test(path)) {
         const length = source.lineOf(node.end) - line + 1;
         if (length > MAX_FUNCTION_LINES)
           found.push({ rule: "function-length", path, line, message: `${length} lines, ${MAX_FUNCTION_LINES} at most` });
