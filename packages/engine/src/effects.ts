@@ -6,7 +6,8 @@
 import { assertNever, computeBackoffMs, PlatformError, toPlatformError, withDeadline } from "@fluxvm/core";
 import type { VmExit, VmProcess } from "@fluxvm/vmm";
 import type { GuestAgent } from "./guest-agent.ts";
-import { attemptAdoption } from "./adopt-process.ts";
+import { attemptAdoption, type AdoptedMachine } from "./adopt-process.ts";
+import type { SeenMachine } from "./adoption-plan.ts";
 import type { EnginePorts } from "./ports.ts";
 import { prepareAndLaunch } from "./prepare.ts";
 import { endProcesses, tearDown } from "./teardown.ts";
@@ -35,6 +36,7 @@ const PAUSE_TIMEOUT_MS = 30_000;
 const SHUTDOWN_ASK_TIMEOUT_MS = 5_000;
 /** Setting a resumed guest's clock may not hold up the resume for longer. */
 const CLOCK_SET_TIMEOUT_MS = 5_000;
+const STATUS_TIMEOUT_MS = 5_000;
 const FIRST_RETRY_MS = 200;
 const MAX_RETRY_MS = 30_000;
 
@@ -93,7 +95,7 @@ async function boot(context: EffectContext, signal: AbortSignal): Promise<Effect
 
 async function pause(context: EffectContext, signal: AbortSignal): Promise<EffectResult> {
   const { clock } = context.ports;
-  return await withProcess(context, signal, () => ({ kind: "pause_failed" }), async (process) => {
+  return await withProcess(context, signal, (_, seen) => (seen === "paused" ? { kind: "paused" } : { kind: "pause_failed", seen }), async (process) => {
     await withDeadline({ clock, timeoutMs: PAUSE_TIMEOUT_MS, signal, what: `pausing VM "${context.record.name}"` }, async (inner) => await process.pause({ signal: inner }));
     return { kind: "paused" };
   });
@@ -101,7 +103,7 @@ async function pause(context: EffectContext, signal: AbortSignal): Promise<Effec
 
 async function resume(context: EffectContext, signal: AbortSignal): Promise<EffectResult> {
   const { clock } = context.ports;
-  return await withProcess(context, signal, () => ({ kind: "resume_failed" }), async (process) => {
+  return await withProcess(context, signal, (_, seen) => (seen === "running" ? { kind: "resumed" } : { kind: "resume_failed", seen }), async (process) => {
     await withDeadline({ clock, timeoutMs: PAUSE_TIMEOUT_MS, signal, what: `resuming VM "${context.record.name}"` }, async (inner) => await process.resume({ signal: inner }));
     await setGuestClock(context, signal);
     return { kind: "resumed" };
@@ -182,26 +184,27 @@ async function teardown(context: EffectContext, signal: AbortSignal): Promise<Ef
   return { outcome: { kind: "removed" } };
 }
 
-/** Asks again and again for a machine that did not answer when the daemon started. */
+/** Asks again and again what a machine does: one that did not answer when the daemon started, or after a call failed. */
 async function adopt(context: EffectContext, signal: AbortSignal): Promise<EffectResult> {
   const { ports, record } = context;
-  let found: Awaited<ReturnType<typeof attemptAdoption>> | undefined;
-  await retryUntilDone(context, "adoption", signal, async () => {
-    found = await attemptAdoption(record, ports, { signal });
+  let found: AdoptedMachine = { process: context.process, seen: "unknown" };
+  await retryUntilDone(context, "asking the VMM for its state", signal, async () => {
+    found = found.process === undefined ? await attemptAdoption(record, ports, { signal }) : { process: found.process, seen: await seeMachine(context, found.process, signal) };
+    if (found.seen === "unknown") throw new PlatformError("BACKEND_PROTOCOL", "The VMM does not answer");
   });
-  const process = found?.process;
+  const { process, seen } = found;
   if (process === undefined) {
     return { outcome: { kind: "ended", exit: { reason: "unknown", message: "The VMM's process ended" }, atWallMs: ports.clock.wallMs() } };
   }
-  const seen = found?.seen;
-  return { outcome: { kind: "adopted", seen: seen === "prelaunch" || seen === "paused" ? seen : "running" }, process };
+  // One that ended says so itself, by its `exited`.
+  return { outcome: { kind: "adopted", seen: seen === "prelaunch" || seen === "paused" ? seen : "running" }, process: process === context.process ? undefined : process };
 }
 
 /** Runs `work` on the machine, taking it over first if that is still to be done. */
 async function withProcess(
   context: EffectContext,
   signal: AbortSignal,
-  failed: (message: string) => VmOutcome,
+  failed: (message: string, seen: SeenMachine) => VmOutcome,
   work: (process: VmProcess) => Promise<VmOutcome>,
 ): Promise<EffectResult> {
   let adopted: VmProcess | undefined;
@@ -212,7 +215,19 @@ async function withProcess(
     return { outcome: await work(adopted), process: adopted };
   } catch (thrown) {
     const error = toPlatformError(thrown);
-    return { outcome: failed(error.message), process: adopted, error };
+    const outcome = failed(error.message, await seeMachine(context, context.process ?? adopted, signal));
+    return { outcome, process: adopted, error };
+  }
+}
+
+/** What became of a machine whose call failed: the call may have taken effect all the same. */
+async function seeMachine(context: EffectContext, process: VmProcess | undefined, signal: AbortSignal): Promise<SeenMachine> {
+  if (process === undefined) return "unknown";
+  try {
+    const deadline = { clock: context.ports.clock, timeoutMs: STATUS_TIMEOUT_MS, signal, what: "asking the VMM for its state" };
+    return await withDeadline(deadline, async (inner) => await process.status({ signal: inner }));
+  } catch {
+    return "unknown"; // why the call failed is what counts, and is logged or told
   }
 }
 

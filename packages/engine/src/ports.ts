@@ -63,11 +63,11 @@ export interface KernelInfo {
  */
 export interface Artifacts {
   /** A ready image by id, name or digest. @throws `IMAGE_NOT_FOUND`, `IMAGE_NOT_READY` */
-  findImage(reference: string): Promise<ImageInfo>;
+  findImage(reference: string, options: CallOptions): Promise<ImageInfo>;
   /** A ready kernel by id or name; `undefined` means the default one. @throws `KERNEL_NOT_FOUND`, `KERNEL_NOT_READY` */
-  findKernel(reference: string | undefined): Promise<KernelInfo>;
+  findKernel(reference: string | undefined, options: CallOptions): Promise<KernelInfo>;
   /** Where a kernel's files are, for a launch. @throws `KERNEL_NOT_FOUND` */
-  locateKernel(kernelId: string): Promise<{ readonly kernelPath: string; readonly initrdPath?: string | undefined }>;
+  locateKernel(kernelId: string, options: CallOptions): Promise<{ readonly kernelPath: string; readonly initrdPath?: string | undefined }>;
   /** @throws `IMAGE_NOT_FOUND`, `KERNEL_NOT_FOUND` when it went meanwhile; nothing is held then. */
   lease(holder: string, held: HeldArtifacts): readonly StoreChange[];
   /** Holding nothing is fine. */

@@ -70,8 +70,9 @@ async function launch(held: ResourcesHeld, ports: EnginePorts, scope: Scope, sig
   const { record, plan, rootDisk } = held;
   const backend = ports.backends.get(record.backend);
   if (backend === undefined) throw new PlatformError("BACKEND_UNKNOWN", `There is no backend "${record.backend}" in this daemon's configuration`);
+  // By listing, since a launch that failed half-way has no handle.
+  addRelease(scope, ports.clock, "process", async (fresh) => await endProcesses(record.id, undefined, ports, { signal: fresh }));
   const process = await backend.launch(plan, { signal });
-  addRelease(scope, ports.clock, "process", async (fresh) => await process.kill({ signal: fresh }));
   signal.throwIfAborted(); // the machine is of no use to anybody any more
   return { phase: "launched", process, rootDisk };
 }
@@ -100,7 +101,7 @@ async function makeDisks(record: VmRecord, workspace: string, ports: EnginePorts
 
 async function makeBootPlan(record: VmRecord, workspace: string, ports: EnginePorts, signal: AbortSignal): Promise<BootPlan> {
   const { boot } = record.spec;
-  if (boot.kind === "kernel") return computeBootPlan(record.spec, await ports.artifacts.locateKernel(boot.kernel.id));
+  if (boot.kind === "kernel") return computeBootPlan(record.spec, await ports.artifacts.locateKernel(boot.kernel.id, { signal }));
   if (boot.firmware === "bios") return computeBootPlan(record.spec, {});
   const varsPath = joinPath(workspace, VM_FILES.firmwareVars);
   await ports.disks.ensureFirmwareVars({ path: varsPath, owner: record.owner }, { signal });

@@ -28,8 +28,10 @@ export async function endProcesses(vmId: string, process: VmProcess | undefined,
     }
   }
   for (const backend of ports.backends.values()) {
-    const found = await backend.list(ports.host.instanceId, options);
-    for (const one of found.filter((f) => f.vmId === vmId)) await backend.destroyFound(one, options);
+    await withDeadline({ clock: ports.clock, timeoutMs: CLEANUP_TIMEOUT_MS, signal: options.signal, what: "ending processes found" }, async (signal) => {
+      const found = await backend.list(ports.host.instanceId, { signal });
+      for (const one of found.filter((f) => f.vmId === vmId)) await backend.destroyFound(one, { signal });
+    });
   }
 }
 

@@ -24,6 +24,7 @@
  *     +---------------------+   +-- ended, to restart -> [starting]   |  |
  *                                                                     v  v
  *          delete: from every state, also when the TTL is over --> [deleting] --removed--> [gone]
+ *          adopted: starting, running and paused become what the machine is seen to do
  *
  * Invariants: `process` is what identifies the VMM and is durable before the guest runs its first instruction.
  * `fresh` marks a start nobody was told of yet: if it fails, the VM goes as if it had never been. A request is
@@ -78,14 +79,17 @@ export type VmOutcome =
   | { readonly kind: "booted" }
   | ({ readonly kind: "boot_failed" } & Ending)
   | { readonly kind: "paused" }
-  | { readonly kind: "pause_failed" }
+  /** `unknown`: whether it took effect could not be found out. */
+  | { readonly kind: "pause_failed"; readonly seen: SeenAfterFailure }
   | { readonly kind: "resumed" }
-  | { readonly kind: "resume_failed" }
+  | { readonly kind: "resume_failed"; readonly seen: SeenAfterFailure }
   /** The process is gone. */
   | { readonly kind: "ended"; readonly exit: VmExit; readonly atWallMs: number }
   | { readonly kind: "removed" }
   /** A machine that did not answer at adoption does now. */
   | { readonly kind: "adopted"; readonly seen: "prelaunch" | "running" | "paused" };
+
+type SeenAfterFailure = "gone" | "prelaunch" | "running" | "paused" | "ended" | "unknown";
 
 export type VmEvent = VmRequest | VmOutcome;
 
@@ -278,14 +282,14 @@ function applyOutcome(state: VmState, outcome: VmOutcome): Decision {
       return outcome.kind === "ended" ? end(outcome) : IGNORED;
     case "pausing":
       if (outcome.kind === "paused") return accept({ phase: "paused", process: state.process }, "none", "later");
-      if (outcome.kind === "pause_failed") return accept({ phase: "running", process: state.process }, "none", "never");
+      if (outcome.kind === "pause_failed") return accept({ phase: "running", process: state.process }, outcome.seen === "unknown" ? "adopt" : "none", "never");
       return outcome.kind === "ended" ? end(outcome) : IGNORED;
     case "paused":
       if (outcome.kind === "adopted" && outcome.seen === "running") return accept({ phase: "running", process: state.process }, "none", "later");
       return outcome.kind === "ended" ? end(outcome) : IGNORED;
     case "resuming":
       if (outcome.kind === "resumed") return accept({ phase: "running", process: state.process }, "none", "later");
-      if (outcome.kind === "resume_failed") return accept({ phase: "paused", process: state.process }, "none", "never");
+      if (outcome.kind === "resume_failed") return accept({ phase: "paused", process: state.process }, outcome.seen === "unknown" ? "adopt" : "none", "never");
       return outcome.kind === "ended" ? end(outcome) : IGNORED;
     case "stopping":
       return outcome.kind === "ended" ? applyToStopping(state, outcome) : IGNORED;

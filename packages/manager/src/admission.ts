@@ -3,7 +3,7 @@
  * and ranges; here is what needs more than one field, the host's policy, or an image and a kernel to be looked at.
  */
 import type { CloudInitSpec, CreateVmRequest, NetworkSpec } from "@fluxvm/contracts";
-import { GIB, invalidField, isId, PlatformError } from "@fluxvm/core";
+import { GIB, invalidField, isId, PlatformError, type CallOptions } from "@fluxvm/core";
 import { computeWorkload, type BackendNeeds, type BootSpec, type ImageInfo, type KernelInfo, type VmSpec } from "@fluxvm/engine";
 import { isIpv4, parseCidr } from "./cidr.ts";
 import type { ManagerConfig, ManagerPorts } from "./ports.ts";
@@ -91,12 +91,12 @@ function checkWorkload(request: CreateVmRequest): void {
 }
 
 /** Looks image and kernel up and settles every default. @throws PlatformError */
-export async function resolveSpec(request: CreateVmRequest, ports: Pick<ManagerPorts, "artifacts" | "config">): Promise<VmSpec> {
+export async function resolveSpec(request: CreateVmRequest, ports: Pick<ManagerPorts, "artifacts" | "config">, options: CallOptions): Promise<VmSpec> {
   const { artifacts, config } = ports;
-  const image = request.image === undefined ? undefined : await artifacts.findImage(request.image);
+  const image = request.image === undefined ? undefined : await artifacts.findImage(request.image, options);
   const firmware = decideFirmware(request, image);
   if (image?.kind === "rootfs" && firmware !== "none") throw invalidField("firmware", `image "${image.name}" is a bare file system without a boot loader`);
-  const kernel = firmware === "none" ? await artifacts.findKernel(request.kernel) : undefined;
+  const kernel = firmware === "none" ? await artifacts.findKernel(request.kernel, options) : undefined;
   const agent = decideAgent(request, kernel);
   const boot: BootSpec = kernel === undefined ? { kind: "firmware", firmware: firmware === "bios" ? "bios" : "uefi" } : { kind: "kernel", kernel, args: request.kernel_args ?? "" };
   if (request.init === "agent" && kernel?.hasAgent !== true) throw invalidField("init", "the kernel carries no agent that could be init");

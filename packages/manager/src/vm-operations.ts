@@ -37,6 +37,7 @@ export type WaitState = VmStateName | "ready" | "gone";
 
 const TOKEN_BYTES = 32;
 const MAX_LABELS = 64;
+const LOOKUP_TIMEOUT_MS = 10_000;
 const CANCEL_TIMEOUT_MS = 60_000;
 
 export interface VmOperationsParts {
@@ -206,7 +207,8 @@ export class VmOperations {
   }
 
   async #begin(request: CreateVmRequest, options: CallOptions & ReadyOption): Promise<VmDriver> {
-    const spec = await resolveSpec(request, this.#ports);
+    const lookup = { clock: this.#ports.clock, timeoutMs: LOOKUP_TIMEOUT_MS, signal: options.signal, what: "looking up image and kernel" };
+    const spec = await withDeadline(lookup, async (signal) => await resolveSpec(request, this.#ports, { signal }));
     if (options.ready === "exec") requireAgent(spec.agent, request.name);
     const backend = await this.#choose(request.backend ?? "auto", spec, options);
     if (spec.network.mode === "user") this.#fleet.requireFreePorts(spec.network.forwards ?? []);

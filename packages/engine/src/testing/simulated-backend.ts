@@ -99,7 +99,7 @@ export function createSimulatedBackend(name: string, host: HostState, clock: Clo
       hotplugMemory: false,
       maxVcpus: 64,
     },
-    probe: async () => await life.step("backend.probe", undefined, () => ({ usable: true as const, version: "1", accelerator: "tcg" as const })),
+    probe: async ({ signal }) => await life.step("backend.probe", signal, () => ({ usable: true as const, version: "1", accelerator: "tcg" as const })),
     launch: async (plan, { signal }) =>
       await life.step("backend.launch", signal, () => {
         if (!host.workspaces.has(plan.vmId)) throw new PlatformError("VM_LAUNCH_FAILED", "no workspace");

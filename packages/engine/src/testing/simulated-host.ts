@@ -75,20 +75,20 @@ function createArtifacts(world: SimulatedWorld, life: Incarnation): Artifacts {
   }
   const keyOf = (object: string, holder: string): string => `${object}/${holder}`;
   return {
-    findImage: async (reference) =>
-      await life.step("artifacts.findImage", undefined, () => {
+    findImage: async (reference, { signal }) =>
+      await life.step("artifacts.findImage", signal, () => {
         const image = [...world.images.values()].find((i) => i.id === reference || i.name === reference);
         if (image === undefined) throw new PlatformError("IMAGE_NOT_FOUND", `There is no image "${reference}"`);
         return image;
       }),
-    findKernel: async (reference) =>
-      await life.step("artifacts.findKernel", undefined, () => {
+    findKernel: async (reference, { signal }) =>
+      await life.step("artifacts.findKernel", signal, () => {
         const kernel = [...world.kernels.values()].find((k) => reference === undefined || k.id === reference || k.name === reference);
         if (kernel === undefined) throw new PlatformError("KERNEL_NOT_FOUND", `There is no kernel "${reference ?? "default"}"`);
         return kernel;
       }),
-    locateKernel: async (kernelId) =>
-      await life.step("artifacts.locateKernel", undefined, () => {
+    locateKernel: async (kernelId, { signal }) =>
+      await life.step("artifacts.locateKernel", signal, () => {
         if (!world.kernels.has(kernelId)) throw new PlatformError("KERNEL_NOT_FOUND", `There is no kernel ${kernelId}`);
         return { kernelPath: `/kernels/${kernelId}/vmlinux` };
       }),
