@@ -17,6 +17,7 @@ import type { ObjectRecord } from "./library/record.ts";
 import { Slots } from "./library/slots.ts";
 import type { ImageLimits, ImageTools } from "./ports.ts";
 import { parseImageSource, type ImageSource } from "./source.ts";
+import { stampFile } from "./source-stamp.ts";
 
 export interface ImageServiceOptions {
   readonly stateDir: string;
@@ -59,7 +60,16 @@ export class ImageService {
       isReferenced: (digest) => this.#library.isReferenced(digest),
     });
     const slots = new Slots({ count: parallelImports, maxWaiting: MAX_WAITING_IMPORTS });
-    this.#library = new Library({ kind: "image", store, files: this.#files, slots, clock, random, logger, importTimeoutMs: limits.importTimeoutMs });
+    this.#library = new Library({
+      kind: "image",
+      store,
+      files: this.#files,
+      slots,
+      clock,
+      random,
+      logger,
+      importTimeoutMs: limits.importTimeoutMs,
+    });
   }
 
   /** Loads records and leases and removes what a crash left half-made. */
@@ -78,9 +88,18 @@ export class ImageService {
     const found = await this.#library.create({
       source: request.source,
       name: request.name,
-      requestKey: JSON.stringify([source, request.sha256 ?? null, request.size_gib ?? null]),
+      requestKey: JSON.stringify([source, await stampSource(source), request.sha256 ?? null, request.size_gib ?? null]),
       run: async (context) =>
-        await importSource({ source, sha256: request.sha256, minBytes: Math.ceil((request.size_gib ?? 0) * GIB), tools, limits, clock, files: this.#files, context }),
+        await importSource({
+          source,
+          sha256: request.sha256,
+          minBytes: Math.ceil((request.size_gib ?? 0) * GIB),
+          tools,
+          limits,
+          clock,
+          files: this.#files,
+          context,
+        }),
     });
     return this.#view(found);
   }
@@ -145,7 +164,11 @@ export class ImageService {
   }
 
   #view(found: Found<ImageContent>): ImageView {
-    return { ...toImageView(found.record), ...(found.progress === undefined ? {} : { progress: found.progress }), used_by: this.#leases.usedBy(found.record.id) };
+    return {
+      ...toImageView(found.record),
+      ...(found.progress === undefined ? {} : { progress: found.progress }),
+      used_by: this.#leases.usedBy(found.record.id),
+    };
   }
 }
 
@@ -156,11 +179,23 @@ export function createImageService(options: ImageServiceOptions): ImageService {
 function checkRequest(request: CreateImageRequest, source: ImageSource): void {
   const isDisk = source.kind === "file" || source.kind === "url";
   if (source.kind === "url" && request.sha256 === undefined) throw invalidField("sha256", "it is required for a disk from the network");
-  if (!isDisk && request.sha256 !== undefined) throw invalidField("sha256", "it applies to disks only; a docker:// reference can carry @sha256:…");
-  if (isDisk && request.size_gib !== undefined) throw invalidField("size_gib", "it applies to OCI and debian: sources only; a VM's disk is sized when it is created");
-  if (request.sha256 !== undefined && !/^[0-9a-f]{64}$/.test(request.sha256)) throw invalidField("sha256", "expected 64 hexadecimal digits");
-  if (request.size_gib !== undefined && !(request.size_gib > 0 && request.size_gib <= 65_536)) throw invalidField("size_gib", "out of range");
-  if (request.name?.length === 0) throw new PlatformError("REQUEST_INVALID", "Invalid name: empty", { fields: [{ path: "name", message: "empty" }] });
+  if (!isDisk && request.sha256 !== undefined)
+    throw invalidField("sha256", "it applies to disks only; a docker:// reference can carry @sha256:…");
+  if (isDisk && request.size_gib !== undefined)
+    throw invalidField("size_gib", "it applies to OCI and debian: sources only; a VM's disk is sized when it is created");
+  if (request.sha256 !== undefined && !/^[0-9a-f]{64}$/.test(request.sha256))
+    throw invalidField("sha256", "expected 64 hexadecimal digits");
+  if (request.size_gib !== undefined && !(request.size_gib > 0 && request.size_gib <= 65_536))
+    throw invalidField("size_gib", "out of range");
+  if (request.name?.length === 0)
+    throw new PlatformError("REQUEST_INVALID", "Invalid name: empty", { fields: [{ path: "name", message: "empty" }] });
+}
+
+/** A local source that changed is another source; one that is missing is said at once. */
+async function stampSource(source: ImageSource): Promise<string | null> {
+  if (source.kind === "oci") return await stampFile(join(source.path, "index.json"));
+  if (source.kind === "oci-archive" || source.kind === "file") return await stampFile(source.path);
+  return null;
 }
 
 function toImageView(record: ObjectRecord<ImageContent>): Omit<ImageView, "used_by" | "progress"> {

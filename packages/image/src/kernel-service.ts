@@ -17,6 +17,7 @@ import { ContentStore } from "./library/content-store.ts";
 import { Leases } from "./library/leases.ts";
 import { Library, type Found } from "./library/library.ts";
 import { Slots } from "./library/slots.ts";
+import { stampFile } from "./source-stamp.ts";
 
 export type KernelServiceOptions = ImageServiceOptions;
 
@@ -51,7 +52,16 @@ export class KernelService {
       isReferenced: (digest) => this.#library.isReferenced(digest),
     });
     const slots = new Slots({ count: parallelImports, maxWaiting: MAX_WAITING_IMPORTS });
-    this.#library = new Library({ kind: "kernel", store, files: this.#files, slots, clock, random, logger, importTimeoutMs: limits.importTimeoutMs });
+    this.#library = new Library({
+      kind: "kernel",
+      store,
+      files: this.#files,
+      slots,
+      clock,
+      random,
+      logger,
+      importTimeoutMs: limits.importTimeoutMs,
+    });
   }
 
   async start(): Promise<void> {
@@ -66,11 +76,17 @@ export class KernelService {
     if (request.name === DEFAULT_NAME) throw invalidField("name", `"${DEFAULT_NAME}" always means the default kernel`);
     const withInitrd = request.initrd ?? true;
     const { tools, limits } = this.#options;
+    const stamps =
+      source.kind === "file"
+        ? await Promise.all(
+            [source.path, ...(source.modules === undefined ? [] : [source.modules])].map(async (path) => await stampFile(path)),
+          )
+        : [];
     const agentDigest = withInitrd ? await hashAgent(tools.guestAgent) : null;
     const found = await this.#library.create({
       source: request.source,
       name: request.name,
-      requestKey: JSON.stringify([source, agentDigest]),
+      requestKey: JSON.stringify([source, stamps, agentDigest]),
       run: async (context) => await importKernel({ source, withInitrd, tools, limits, files: this.#files, context }),
     });
     return this.#view(found);
@@ -178,7 +194,10 @@ async function hashAgent(path: string): Promise<string> {
   try {
     await pipeline(createReadStream(path), hash);
   } catch (error) {
-    throw new PlatformError("HOST_TOOL_MISSING", "The guest agent's binary is not there: build it, or set tools.guest_agent", { cause: error, details: { path } });
+    throw new PlatformError("HOST_TOOL_MISSING", "The guest agent's binary is not there: build it, or set tools.guest_agent", {
+      cause: error,
+      details: { path },
+    });
   }
   return hash.digest("hex");
 }

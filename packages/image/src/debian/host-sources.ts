@@ -16,14 +16,15 @@ export function debianArchitecture(): string {
 /** A deb822 text of the suite's sources. @throws PlatformError `IMAGE_SOURCE_INVALID` when the host has none. */
 export async function readSuiteSources(suite: string, directory = APT_DIRECTORY): Promise<string> {
   const selected = selectSuite(await readAll(directory), suite);
-  if (selected.length === 0) throw new PlatformError("IMAGE_SOURCE_INVALID", `This host's apt sources have no suite ${JSON.stringify(suite)}`);
+  if (selected.length === 0)
+    throw new PlatformError("IMAGE_SOURCE_INVALID", `This host's apt sources have no suite ${JSON.stringify(suite)}`);
   return formatDeb822(selected);
 }
 
 async function readAll(directory: string): Promise<SourceEntry[]> {
   const architecture = debianArchitecture();
   const parts = join(directory, "sources.list.d");
-  const names = (await readdir(parts).catch(() => [])).toSorted();
+  const names = (await readdir(parts).catch((): string[] => [])).toSorted();
   const paths = [join(directory, "sources.list"), ...names.map((name) => join(parts, name))];
   const entries: SourceEntry[] = [];
   for (const path of paths) {
@@ -37,8 +38,9 @@ async function readAll(directory: string): Promise<SourceEntry[]> {
 /** Lines `Name "value";` of the host's apt configuration that say how packages are reached. */
 export async function readAptOptions(signal: AbortSignal): Promise<string[]> {
   const { stdout } = await runProgram({ command: "apt-config", args: ["dump"], timeoutMs: 30_000, signal }).catch((error: unknown) => {
-    if (isPlatformError(error, "HOST_TOOL_MISSING")) throw new PlatformError("HOST_TOOL_MISSING", "A debian: source needs apt, which is not installed", { cause: error });
+    if (isPlatformError(error, "HOST_TOOL_MISSING"))
+      throw new PlatformError("HOST_TOOL_MISSING", "A debian: source needs apt, which is not installed", { cause: error });
     throw error;
   });
-  return stdout.split("\n").filter((line) => REACHING.test(line) && !/ "";$/.test(line));
+  return stdout.split("\n").filter((line) => REACHING.test(line) && !line.endsWith(' "";'));
 }

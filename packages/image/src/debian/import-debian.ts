@@ -24,7 +24,14 @@ export type DebianSource = Extract<ImageSource, { readonly kind: "debian" }>;
 
 const DAY_MS = 86_400_000;
 /** Documentation and translations: two thirds of the files of a minimal system, and nobody reads them in a VM. */
-const LEFT_OUT = ["/usr/share/doc/*", "/usr/share/man/*", "/usr/share/locale/*", "/usr/share/info/*", "/usr/share/lintian/*", "/usr/share/groff/*"];
+const LEFT_OUT = [
+  "/usr/share/doc/*",
+  "/usr/share/man/*",
+  "/usr/share/locale/*",
+  "/usr/share/info/*",
+  "/usr/share/lintian/*",
+  "/usr/share/groff/*",
+];
 const KEPT = ["/usr/share/doc/*/copyright", "/usr/share/locale/locale.alias"];
 /** What would give the image an identity or tell of this host. */
 const CUSTOMIZE = [
@@ -49,7 +56,18 @@ export async function importDebian(request: ImageImport, source: DebianSource): 
     readMmdebstrapVersion(tools.mmdebstrap, signal),
   ]);
   const day = Math.floor(clock.wallMs() / DAY_MS);
-  const digest = digestOfInputs({ from: "debian", suite: source.suite, packages: source.packages, sources, day, minBytes, mke2fs, mmdebstrap, left: LEFT_OUT, hooks: CUSTOMIZE });
+  const digest = digestOfInputs({
+    from: "debian",
+    suite: source.suite,
+    packages: source.packages,
+    sources,
+    day,
+    minBytes,
+    mke2fs,
+    mmdebstrap,
+    left: LEFT_OUT,
+    hooks: CUSTOMIZE,
+  });
   const held = await files.ensure<ImageContent>(digest, signal, async (directory) => {
     const work = join(context.directory, "debian");
     await mkdir(work, { mode: 0o711 });
@@ -79,7 +97,7 @@ function bootstrapArgs(source: DebianSource, sourcesFile: string, aptOptions: re
     "--dpkgopt=force-unsafe-io",
     ...LEFT_OUT.map((path) => `--dpkgopt=path-exclude=${path}`),
     ...KEPT.map((path) => `--dpkgopt=path-include=${path}`),
-    "--aptopt=Acquire::Languages \"none\"",
+    '--aptopt=Acquire::Languages "none"',
     ...aptOptions.map((line) => `--aptopt=${line.replace(/;$/, "")}`),
     ...CUSTOMIZE.map((hook) => `--customize-hook=${hook}`),
     source.suite,
@@ -89,7 +107,11 @@ function bootstrapArgs(source: DebianSource, sourcesFile: string, aptOptions: re
 }
 
 /** The tar that mmdebstrap writes, straight into the unpacker. */
-function bootstrapLayer(request: ImageImport, source: DebianSource, { recipe, work }: { readonly recipe: Recipe; readonly work: string }): RootfsLayer {
+function bootstrapLayer(
+  request: ImageImport,
+  source: DebianSource,
+  { recipe, work }: { readonly recipe: Recipe; readonly work: string },
+): RootfsLayer {
   const { tools, limits, context } = request;
   return {
     name: `debian:${source.suite}`,
@@ -117,6 +139,10 @@ function describe(error: unknown, suite: string): unknown {
   if (!isPlatformError(error, "HOST_TOOL_FAILED")) return error;
   const { message } = error;
   if (saysOutOfSpace(message)) return outOfSpace(error);
-  const unreachable = /could not resolve|could not connect|connection (failed|refused|timed out)|temporary failure|failed to fetch/i.test(message);
-  return new PlatformError(unreachable ? "IMAGE_SOURCE_UNREACHABLE" : "IMAGE_BUILD_FAILED", `Cannot build debian:${suite}: ${message}`, { cause: error });
+  const unreachable = /could not resolve|could not connect|connection (failed|refused|timed out)|temporary failure|failed to fetch/i.test(
+    message,
+  );
+  return new PlatformError(unreachable ? "IMAGE_SOURCE_UNREACHABLE" : "IMAGE_BUILD_FAILED", `Cannot build debian:${suite}: ${message}`, {
+    cause: error,
+  });
 }

@@ -86,7 +86,7 @@ export function selectSuite(entries: readonly SourceEntry[], suite: string): Sou
   const wanted = COMPANIONS.map((companion) => `${suite}${companion}`);
   const selected = entries.flatMap((entry) => {
     const suites = entry.suites.filter((name) => wanted.includes(name));
-    const uris = entry.uris.filter((uri) => /^(https?|file|copy|mirror\+https?|tor\+https?):/.test(uri) || /^ar\+https:/.test(uri));
+    const uris = entry.uris.filter((uri) => !uri.startsWith("cdrom:"));
     return suites.length === 0 || uris.length === 0 || entry.components.length === 0 ? [] : [{ ...entry, suites, uris }];
   });
   // Updates alone make no system.

@@ -56,7 +56,8 @@ async function transfer(options: DownloadRequest, progress: Progress): Promise<v
     checkStatus(response, offset, options.url);
     const length = Number(response.headers["content-length"]);
     if (Number.isSafeInteger(length)) progress.total = offset + length;
-    if ((progress.total ?? 0) > maxBytes) throw new PlatformError("IMAGE_TOO_LARGE", `The disk has ${progress.total} bytes, the limit is ${maxBytes}`);
+    if ((progress.total ?? 0) > maxBytes)
+      throw new PlatformError("IMAGE_TOO_LARGE", `The disk has ${progress.total} bytes, the limit is ${maxBytes}`);
     const etag = response.headers.etag;
     progress.etag = typeof etag === "string" && !etag.startsWith("W/") ? etag : undefined;
     for await (const chunk of response.body as AsyncIterable<Buffer>) {
@@ -97,7 +98,8 @@ function checkStatus(response: Dispatcher.ResponseData, offset: number, url: str
   const { statusCode, headers } = response;
   if (offset === 0 && statusCode === 200) return;
   if (offset > 0 && statusCode === 206 && String(headers["content-range"]).startsWith(`bytes ${offset}-`)) return;
-  if (offset > 0 && (statusCode === 200 || statusCode === 206)) throw unreachable(url, "the connection broke, and the server cannot resume");
+  if (offset > 0 && (statusCode === 200 || statusCode === 206))
+    throw unreachable(url, "the connection broke, and the server cannot resume");
   if (statusCode >= 500 || statusCode === 429) throw new Interruption(`the server answered ${statusCode}`);
   throw unreachable(url, `the server answered ${statusCode}`);
 }
@@ -111,12 +113,16 @@ function isInterruption(error: unknown): boolean {
   if (isPlatformError(error)) return false;
   if (error instanceof Interruption) return true;
   const code = error instanceof Error && "code" in error ? String(error.code) : "";
-  return code.startsWith("UND_ERR_") || ["ECONNRESET", "ECONNREFUSED", "ETIMEDOUT", "EPIPE", "EAI_AGAIN", "ENOTFOUND", "EHOSTUNREACH", "ENETUNREACH"].includes(code);
+  return (
+    code.startsWith("UND_ERR_") ||
+    ["ECONNRESET", "ECONNREFUSED", "ETIMEDOUT", "EPIPE", "EAI_AGAIN", "ENOTFOUND", "EHOSTUNREACH", "ENETUNREACH"].includes(code)
+  );
 }
 
 function gaveUp(options: DownloadRequest, progress: Progress, cause: unknown): PlatformError {
   const got = options.writer.size;
-  if (got > 0) return new PlatformError("IMAGE_TRUNCATED", `The download ended after ${got} of ${progress.total ?? "unknown"} bytes`, { cause });
+  if (got > 0)
+    return new PlatformError("IMAGE_TRUNCATED", `The download ended after ${got} of ${progress.total ?? "unknown"} bytes`, { cause });
   const why = cause instanceof Error ? cause.message : "no answer";
   return unreachable(options.url, why === "" ? "no answer" : why, cause);
 }

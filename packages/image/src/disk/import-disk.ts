@@ -34,11 +34,19 @@ export async function importDisk(request: ImageImport, source: DiskSource): Prom
     await handle.close();
   }
   const digest = digestOfInputs({ from: "disk", sha256: found });
-  const held = await files.ensure<ImageContent>(digest, context.signal, async (directory) => await finish(path, directory, { facts, digest }));
+  const held = await files.ensure<ImageContent>(
+    digest,
+    context.signal,
+    async (directory) => await finish(path, directory, { facts, digest }),
+  );
   return { content: held.meta, release: held.release };
 }
 
-async function finish(path: string, directory: string, { facts, digest }: { readonly facts: DiskFacts; readonly digest: string }): Promise<ImageContent> {
+async function finish(
+  path: string,
+  directory: string,
+  { facts, digest }: { readonly facts: DiskFacts; readonly digest: string },
+): Promise<ImageContent> {
   const file = facts.format === "raw" ? DISK_RAW : DISK_QCOW2;
   await chmod(path, 0o444);
   await rename(path, join(directory, file));
@@ -67,7 +75,7 @@ async function copyLocal(path: string, writer: SparseWriter, { context }: ImageI
   try {
     const info = await handle.stat();
     if (!info.isFile()) throw new PlatformError("IMAGE_SOURCE_INVALID", `${JSON.stringify(path)} is no file`);
-    for (let position = 0; position < info.size; ) {
+    for (let position = 0; position < info.size;) {
       const buffer = Buffer.allocUnsafe(Math.min(READ_BYTES, info.size - position));
       const { bytesRead } = await abortable(handle.read(buffer, 0, buffer.length, position), context.signal);
       if (bytesRead === 0) throw new PlatformError("IMAGE_TRUNCATED", `${JSON.stringify(path)} became shorter while it was read`);

@@ -34,20 +34,31 @@ export async function inspectDisk(handle: FileHandle, name: string): Promise<Dis
   const head = await readAt(handle, 0, Math.min(QCOW2_HEAD_BYTES, size));
   if (head.length < 512) throw new PlatformError("IMAGE_TRUNCATED", `The disk ${JSON.stringify(name)} has only ${head.length} bytes`);
   const refused = REFUSED.find(({ magic }) => head.subarray(0, magic.length).equals(magic));
-  if (refused !== undefined) throw new PlatformError("IMAGE_MALFORMED", `The disk ${JSON.stringify(name)} is ${refused.name}; only raw and qcow2 are taken`);
+  if (refused !== undefined)
+    throw new PlatformError("IMAGE_MALFORMED", `The disk ${JSON.stringify(name)} is ${refused.name}; only raw and qcow2 are taken`);
   if (head.readUInt32BE(0) !== QCOW2_MAGIC) return await inspectRaw(handle, head, { size, name });
   const header = parseQcow2Header(head, name);
   await refuseTruncated(handle, header, { size, name });
   const superblock = await readGuest(handle, header, EXT4_SUPERBLOCK);
-  return { format: "qcow2", kind: superblock !== undefined && isExt4(superblock) ? "rootfs" : "disk", virtualSizeBytes: header.virtualBytes };
+  return {
+    format: "qcow2",
+    kind: superblock !== undefined && isExt4(superblock) ? "rootfs" : "disk",
+    virtualSizeBytes: header.virtualBytes,
+  };
 }
 
-async function inspectRaw(handle: FileHandle, head: Buffer, { size, name }: { readonly size: number; readonly name: string }): Promise<DiskFacts> {
+async function inspectRaw(
+  handle: FileHandle,
+  head: Buffer,
+  { size, name }: { readonly size: number; readonly name: string },
+): Promise<DiskFacts> {
   const superblock = head.subarray(EXT4_SUPERBLOCK, EXT4_SUPERBLOCK + SUPERBLOCK_BYTES);
   const needed = isExt4(superblock) ? ext4Bytes(superblock) : gptBytes(head);
-  if (needed > size) throw new PlatformError("IMAGE_TRUNCATED", `The disk ${JSON.stringify(name)} has ${size} bytes but says it needs ${needed}`);
+  if (needed > size)
+    throw new PlatformError("IMAGE_TRUNCATED", `The disk ${JSON.stringify(name)} has ${size} bytes but says it needs ${needed}`);
   const footer = await readAt(handle, size - 512, 512);
-  if (footer.toString("latin1", 0, 8) === "conectix") throw new PlatformError("IMAGE_MALFORMED", `The disk ${JSON.stringify(name)} is VHD; only raw and qcow2 are taken`);
+  if (footer.toString("latin1", 0, 8) === "conectix")
+    throw new PlatformError("IMAGE_MALFORMED", `The disk ${JSON.stringify(name)} is VHD; only raw and qcow2 are taken`);
   return { format: "raw", kind: isExt4(superblock) ? "rootfs" : "disk", virtualSizeBytes: size };
 }
 
@@ -69,7 +80,11 @@ function gptBytes(head: Buffer): number {
 }
 
 /** Every cluster that the tables name must be in the file. */
-async function refuseTruncated(handle: FileHandle, header: Qcow2Header, { size, name }: { readonly size: number; readonly name: string }): Promise<void> {
+async function refuseTruncated(
+  handle: FileHandle,
+  header: Qcow2Header,
+  { size, name }: { readonly size: number; readonly name: string },
+): Promise<void> {
   const refuse = (): never => {
     throw new PlatformError("IMAGE_TRUNCATED", `The qcow2 disk ${JSON.stringify(name)} ends before data that its tables name`);
   };

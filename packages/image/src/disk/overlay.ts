@@ -20,7 +20,8 @@ export interface OverlayRequest {
 export async function createOverlay(request: OverlayRequest): Promise<void> {
   const { image, path, sizeBytes, signal } = request;
   signal.throwIfAborted();
-  if (!Number.isSafeInteger(sizeBytes) || sizeBytes <= 0 || sizeBytes > 2 ** 46) throw invalidField("disk size", `${sizeBytes} bytes is out of range`);
+  if (!Number.isSafeInteger(sizeBytes) || sizeBytes <= 0 || sizeBytes > 2 ** 46)
+    throw invalidField("disk size", `${sizeBytes} bytes is out of range`);
   if (sizeBytes < image.virtualSizeBytes) {
     const sizes = `${formatBytes(sizeBytes)} is less than its ${formatBytes(image.virtualSizeBytes)}`;
     throw new PlatformError("DISK_SHRINK_REFUSED", `Cannot shrink image ${JSON.stringify(image.name)}: ${sizes}`);

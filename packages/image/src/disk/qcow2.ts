@@ -27,7 +27,11 @@ export interface OverlayLayout {
 }
 
 /** The bytes of an empty overlay. `virtualBytes` is a multiple of 512. */
-export function encodeOverlay(options: { readonly backingPath: string; readonly backingFormat: string; readonly virtualBytes: number }): OverlayLayout {
+export function encodeOverlay(options: {
+  readonly backingPath: string;
+  readonly backingFormat: string;
+  readonly virtualBytes: number;
+}): OverlayLayout {
   const { backingPath, backingFormat, virtualBytes } = options;
   assert(virtualBytes > 0 && virtualBytes % 512 === 0 && virtualBytes <= MAX_VIRTUAL_BYTES, "overlay size");
   const name = Buffer.from(backingPath, "utf8");
@@ -80,7 +84,8 @@ export function parseQcow2Header(head: Buffer, name: string): Qcow2Header {
   if (head.length < 72) throw new PlatformError("IMAGE_TRUNCATED", `The qcow2 disk ${JSON.stringify(name)} ends within its header`);
   const version = head.readUInt32BE(4);
   if (version !== 2 && version !== 3) return refuse(`version ${version} is not known`);
-  if (version === 3 && head.length < HEADER_BYTES) throw new PlatformError("IMAGE_TRUNCATED", `The qcow2 disk ${JSON.stringify(name)} ends within its header`);
+  if (version === 3 && head.length < HEADER_BYTES)
+    throw new PlatformError("IMAGE_TRUNCATED", `The qcow2 disk ${JSON.stringify(name)} ends within its header`);
   if (head.readBigUInt64BE(8) !== 0n || head.readUInt32BE(16) !== 0) refuse("it refers to a backing file");
   if (head.readUInt32BE(32) !== 0) refuse("it is encrypted");
   const clusterBits = head.readUInt32BE(20);

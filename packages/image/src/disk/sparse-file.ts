@@ -23,7 +23,8 @@ export class SparseWriter {
 
   /** @throws PlatformError `IMAGE_TOO_LARGE` */
   async write(chunk: Buffer): Promise<void> {
-    if (this.#size + chunk.length > this.#maxBytes) throw new PlatformError("IMAGE_TOO_LARGE", `The disk is larger than ${this.#maxBytes} bytes`);
+    if (this.#size + chunk.length > this.#maxBytes)
+      throw new PlatformError("IMAGE_TOO_LARGE", `The disk is larger than ${this.#maxBytes} bytes`);
     this.#hash.update(chunk);
     for (let offset = 0; offset < chunk.length; offset += PIECE_BYTES) {
       const piece = chunk.subarray(offset, offset + PIECE_BYTES);

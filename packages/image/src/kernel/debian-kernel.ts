@@ -68,11 +68,16 @@ async function findPackage(request: DebianKernelRequest, apt: readonly string[])
     throw new PlatformError("IMAGE_SOURCE_INVALID", `The suite ${JSON.stringify(request.suite)} has no package ${meta}`, { cause: error });
   });
   const name = /^Depends: .*?(linux-image-[a-z0-9.+~-]+)/m.exec(stdout)?.[1];
-  if (name === undefined) throw new PlatformError("IMAGE_SOURCE_INVALID", `The package ${meta} of ${JSON.stringify(request.suite)} names no kernel`);
+  if (name === undefined)
+    throw new PlatformError("IMAGE_SOURCE_INVALID", `The package ${meta} of ${JSON.stringify(request.suite)} names no kernel`);
   return name;
 }
 
-async function run({ work, timeoutMs, signal, suite }: DebianKernelRequest, command: string, args: readonly string[]): Promise<{ readonly stdout: string }> {
+async function run(
+  { work, timeoutMs, signal, suite }: DebianKernelRequest,
+  command: string,
+  args: readonly string[],
+): Promise<{ readonly stdout: string }> {
   try {
     const leashed = leash(command, args, { isRoot: process.geteuid?.() === 0 });
     return await runProgram({ ...leashed, cwd: work, timeoutMs, signal, env: { DEBIAN_FRONTEND: "noninteractive", TMPDIR: work } });
@@ -91,7 +96,11 @@ async function findParts(tree: string, name: string): Promise<DebianKernel> {
   for (const place of ["lib/modules", "usr/lib/modules"]) {
     const [release] = await readdir(join(tree, place)).catch(() => []);
     if (image === undefined || release === undefined) continue;
-    return { image: join(tree, "boot", image), modules: join(tree, place, release), config: config === undefined ? undefined : join(tree, "boot", config) };
+    return {
+      image: join(tree, "boot", image),
+      modules: join(tree, place, release),
+      config: config === undefined ? undefined : join(tree, "boot", config),
+    };
   }
   throw new PlatformError("KERNEL_INVALID", `The package ${name} holds no kernel with modules`);
 }

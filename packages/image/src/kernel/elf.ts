@@ -24,7 +24,9 @@ export function explainNoPvh(file: Buffer): string | undefined {
   for (const header of table) {
     if (header.offset + header.fileBytes > file.length) return "it is cut off: a segment lies outside of the file";
   }
-  const found = table.some((header) => header.type === PT_NOTE && hasPvhNote(file.subarray(header.offset, header.offset + header.fileBytes), header.align));
+  const found = table.some(
+    (header) => header.type === PT_NOTE && hasPvhNote(file.subarray(header.offset, header.offset + header.fileBytes), header.align),
+  );
   return found ? undefined : "it has no PVH entry point (Xen note 18): build it with CONFIG_PVH";
 }
 
@@ -72,7 +74,13 @@ export function readModuleNeeds(file: Buffer): { readonly depends: string[]; rea
   const depends: string[] = [];
   const soft: string[] = [];
   for (const item of info?.toString("latin1").split("\0") ?? []) {
-    if (item.startsWith("depends=")) depends.push(...item.slice("depends=".length).split(",").filter((name) => name !== ""));
+    if (item.startsWith("depends="))
+      depends.push(
+        ...item
+          .slice("depends=".length)
+          .split(",")
+          .filter((name) => name !== ""),
+      );
     if (item.startsWith("softdep=")) soft.push(...preDependencies(item.slice("softdep=".length)));
   }
   return { depends, soft };

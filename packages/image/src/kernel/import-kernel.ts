@@ -83,7 +83,8 @@ async function readBounded(path: string, name: string): Promise<Buffer> {
   try {
     const stat = await handle.stat();
     if (!stat.isFile()) throw new PlatformError("IMAGE_SOURCE_INVALID", `${JSON.stringify(name)} is no file`);
-    if (stat.size > MAX_KERNEL_BYTES) throw new PlatformError("KERNEL_INVALID", `The kernel ${JSON.stringify(name)} is larger than ${MAX_KERNEL_BYTES} bytes`);
+    if (stat.size > MAX_KERNEL_BYTES)
+      throw new PlatformError("KERNEL_INVALID", `The kernel ${JSON.stringify(name)} is larger than ${MAX_KERNEL_BYTES} bytes`);
     return await handle.readFile();
   } finally {
     await handle.close();
@@ -92,7 +93,9 @@ async function readBounded(path: string, name: string): Promise<Buffer> {
 
 async function makeInitrd({ tools, context }: KernelImport, parts: Parts): Promise<Buffer> {
   const agent = await readFile(tools.guestAgent).catch((error: unknown) => {
-    throw new PlatformError("HOST_TOOL_MISSING", "The guest agent's binary is not there: build it, or set tools.guest_agent", { cause: error });
+    throw new PlatformError("HOST_TOOL_MISSING", "The guest agent's binary is not there: build it, or set tools.guest_agent", {
+      cause: error,
+    });
   });
   const modules = parts.modules === undefined ? { boot: [], late: [] } : await collectModules(parts.modules, context.signal);
   return buildInitrd(agent, modules);

@@ -15,7 +15,12 @@ export function buildInitrd(agent: Uint8Array, modules: GuestModules): Buffer {
     { kind: "file", path: "init", mode: 0o755, content: agent },
     { kind: "file", path: "etc/fluxvm/modules", mode: 0o644, content: listOf(modules.boot) },
     { kind: "file", path: "etc/fluxvm/modules.late", mode: 0o644, content: listOf(modules.late) },
-    ...[...modules.boot, ...modules.late].map((module): CpioEntry => ({ kind: "file", path: placeOf(module), mode: 0o644, content: module.content })),
+    ...[...modules.boot, ...modules.late].map((module): CpioEntry => ({
+      kind: "file",
+      path: placeOf(module),
+      mode: 0o644,
+      content: module.content,
+    })),
   ];
   return encodeCpio(entries);
 }

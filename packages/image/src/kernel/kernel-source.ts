@@ -17,12 +17,15 @@ export function parseKernelSource(request: CreateKernelRequest): KernelSource {
     return { kind: "debian", suite };
   }
   if (!source.startsWith("/")) throw refuse(source, "expected debian:SUITE or an absolute path");
-  for (const path of [source, modules ?? "/"]) if (path.includes("\0") || path.split("/").includes("..")) throw refuse(path, "the path must not contain ..");
+  for (const path of [source, modules ?? "/"])
+    if (path.includes("\0") || path.split("/").includes("..")) throw refuse(path, "the path must not contain ..");
   if (modules !== undefined && !modules.startsWith("/")) throw invalidField("modules", "the path must be absolute");
   if (modules !== undefined && initrd === false) throw invalidField("modules", "without an initrd there is no place for modules");
   return { kind: "file", path: source, modules: modules?.replace(/(?<=.)\/+$/, "") };
 }
 
 function refuse(source: string, why: string): PlatformError {
-  return new PlatformError("IMAGE_SOURCE_INVALID", `Invalid source ${JSON.stringify(source.slice(0, 200))}: ${why}`, { fields: [{ path: "source", message: why }] });
+  return new PlatformError("IMAGE_SOURCE_INVALID", `Invalid source ${JSON.stringify(source.slice(0, 200))}: ${why}`, {
+    fields: [{ path: "source", message: why }],
+  });
 }

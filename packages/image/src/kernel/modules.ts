@@ -10,7 +10,15 @@ import { decompress } from "./decompress.ts";
 import { readModuleNeeds } from "./elf.ts";
 
 /** Loaded before the root file system is mounted: each costs boot time. */
-export const BOOT_MODULES = ["virtio_pci", "virtio_mmio", "virtio_blk", "virtio_console", "ext4", "virtio_net", "vmw_vsock_virtio_transport"] as const;
+export const BOOT_MODULES = [
+  "virtio_pci",
+  "virtio_mmio",
+  "virtio_blk",
+  "virtio_console",
+  "ext4",
+  "virtio_net",
+  "vmw_vsock_virtio_transport",
+] as const;
 
 /** Loaded after the workload started: for what it may mount or use. */
 export const LATE_MODULES = [
@@ -72,7 +80,11 @@ async function resolve(names: readonly string[], resolution: Resolution): Promis
   return chosen;
 }
 
-async function visit(name: string, resolution: Resolution, state: { readonly chosen: GuestModule[]; readonly path: Set<string> }): Promise<void> {
+async function visit(
+  name: string,
+  resolution: Resolution,
+  state: { readonly chosen: GuestModule[]; readonly path: Set<string> },
+): Promise<void> {
   const key = normalize(name);
   const file = resolution.files.get(key);
   if (file === undefined || resolution.loaded.has(key) || state.path.has(key)) return;
@@ -99,7 +111,8 @@ async function findModules(directory: string): Promise<Map<string, string>> {
       if (entry.isDirectory() && next.depth < MAX_DEPTH) pending.push({ path, depth: next.depth + 1 });
       const match = /^(.+)\.ko(?:\.(?:xz|zst|gz))?$/.exec(entry.name);
       if (entry.isFile() && match?.[1] !== undefined) files.set(normalize(match[1]), path);
-      if (files.size > MAX_FILES) throw new PlatformError("KERNEL_INVALID", `There are more than ${MAX_FILES} modules in ${JSON.stringify(directory)}`);
+      if (files.size > MAX_FILES)
+        throw new PlatformError("KERNEL_INVALID", `There are more than ${MAX_FILES} modules in ${JSON.stringify(directory)}`);
     }
   }
   return files;

@@ -104,14 +104,19 @@ export class Library<Content extends { readonly digest: string }> {
     for (const entry of this.#entries.values()) {
       const { content } = entry.record;
       if (content === undefined || (await this.#options.files.has(content.digest))) continue;
-      entry.record = asFailed(entry.record, new PlatformError("IMAGE_MALFORMED", "The files are gone from the state directory: import again"));
+      entry.record = asFailed(
+        entry.record,
+        new PlatformError("IMAGE_MALFORMED", "The files are gone from the state directory: import again"),
+      );
       changes.push(this.#put(entry.record));
     }
     if (changes.length > 0) await this.#options.store.commit(changes);
   }
 
   list(): Found<Content>[] {
-    return [...this.#entries.values()].map(({ record, progress }) => ({ record, progress })).toSorted((a, b) => a.record.createdAtMs - b.record.createdAtMs);
+    return [...this.#entries.values()]
+      .map(({ record, progress }) => ({ record, progress }))
+      .toSorted((a, b) => a.record.createdAtMs - b.record.createdAtMs);
   }
 
   isReferenced(digest: string): boolean {
@@ -234,7 +239,12 @@ export class Library<Content extends { readonly digest: string }> {
       const report = (progress: Progress): void => {
         entry.progress = progress;
       };
-      return await plan.run({ signal, directory, report, logger: this.#options.logger.child({ [`${this.#options.kind}Id`]: entry.record.id }) });
+      return await plan.run({
+        signal,
+        directory,
+        report,
+        logger: this.#options.logger.child({ [`${this.#options.kind}Id`]: entry.record.id }),
+      });
     } finally {
       await rm(directory, { recursive: true, force: true });
     }
@@ -280,10 +290,15 @@ export class Library<Content extends { readonly digest: string }> {
     const { kind, slots } = this.#options;
     for (const { record } of this.#entries.values()) {
       if (record.name !== name || record.state === "failed") continue;
-      throw new PlatformError(CODES[kind].nameTaken, `Cannot create ${kind} ${JSON.stringify(name)}: another ${kind} has this name (${record.id})`);
+      throw new PlatformError(
+        CODES[kind].nameTaken,
+        `Cannot create ${kind} ${JSON.stringify(name)}: another ${kind} has this name (${record.id})`,
+      );
     }
     if (this.#entries.size >= MAX_OBJECTS || !slots.hasRoom()) {
-      throw new PlatformError("QUEUE_FULL", `Cannot create ${kind} ${JSON.stringify(name)}: too many imports wait`, { retryAfterMs: 10_000 });
+      throw new PlatformError("QUEUE_FULL", `Cannot create ${kind} ${JSON.stringify(name)}: too many imports wait`, {
+        retryAfterMs: 10_000,
+      });
     }
   }
 
@@ -293,7 +308,10 @@ export class Library<Content extends { readonly digest: string }> {
     const all = [...this.#entries.values()];
     const found = all.find((e) => e.record.name === reference) ?? all.find((e) => e.record.content?.digest === reference);
     if (found !== undefined) return found;
-    throw new PlatformError(CODES[this.#options.kind].notFound, `There is no ${this.#options.kind} ${JSON.stringify(reference.slice(0, 200))}`);
+    throw new PlatformError(
+      CODES[this.#options.kind].notFound,
+      `There is no ${this.#options.kind} ${JSON.stringify(reference.slice(0, 200))}`,
+    );
   }
 
   get #collection(): "images" | "kernels" {

@@ -34,7 +34,8 @@ export async function openArchive(handle: FileHandle, name: string): Promise<Rea
     if (header === undefined) return files;
     const offset = position + BLOCK;
     const size = header.type === "x" || longSize === undefined ? header.size : longSize;
-    if (offset + size > stat.size) throw new PlatformError("IMAGE_TRUNCATED", `The archive ${JSON.stringify(name)} ends within ${JSON.stringify(header.name)}`);
+    if (offset + size > stat.size)
+      throw new PlatformError("IMAGE_TRUNCATED", `The archive ${JSON.stringify(name)} ends within ${JSON.stringify(header.name)}`);
     position = offset + Math.ceil(size / BLOCK) * BLOCK;
     if (header.type === "x" || header.type === "L") {
       if (size > MAX_EXTENDED_BYTES) throw malformed(name, "an extended header is too long");
@@ -62,7 +63,8 @@ function parseHeader(block: Buffer, archive: string): Header | undefined {
   if (block.every((byte) => byte === 0)) return undefined;
   let sum = 0;
   for (const [index, byte] of block.entries()) sum += index >= 148 && index < 156 ? 32 : byte;
-  if (sum !== octal(block.subarray(148, 156))) throw malformed(archive, "a header's checksum is wrong, or it is compressed: unpack it first");
+  if (sum !== octal(block.subarray(148, 156)))
+    throw malformed(archive, "a header's checksum is wrong, or it is compressed: unpack it first");
   const isUstar = block.toString("latin1", 257, 262) === "ustar";
   const prefix = isUstar ? untilNul(block.subarray(345, 500)) : "";
   const name = untilNul(block.subarray(0, 100));
@@ -86,7 +88,8 @@ function parsePax(bytes: Buffer, archive: string): { path?: string; size?: numbe
   while (offset < bytes.length) {
     const space = bytes.indexOf(32, offset);
     const length = space === -1 ? Number.NaN : Number(bytes.toString("latin1", offset, space));
-    if (!Number.isSafeInteger(length) || length <= space - offset + 2 || offset + length > bytes.length) throw malformed(archive, "an extended header is wrong");
+    if (!Number.isSafeInteger(length) || length <= space - offset + 2 || offset + length > bytes.length)
+      throw malformed(archive, "an extended header is wrong");
     const record = bytes.toString("utf8", space + 1, offset + length - 1);
     const [key, value] = [record.slice(0, record.indexOf("=")), record.slice(record.indexOf("=") + 1)];
     if (key === "path") found.path = value;

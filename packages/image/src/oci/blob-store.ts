@@ -90,7 +90,11 @@ function storedFile(handle: FileHandle, area: { readonly offset: number; readonl
   };
 }
 
-async function* readArea(handle: FileHandle, area: { readonly offset: number; readonly size: number }, signal: AbortSignal): AsyncIterable<Buffer> {
+async function* readArea(
+  handle: FileHandle,
+  area: { readonly offset: number; readonly size: number },
+  signal: AbortSignal,
+): AsyncIterable<Buffer> {
   let position = area.offset;
   const end = area.offset + area.size;
   while (position < end) {
@@ -112,7 +116,11 @@ export function blobOf(files: LayoutFiles, descriptor: { readonly digest: string
   return { read: (signal) => readBlob(files, descriptor, signal) };
 }
 
-async function* readBlob(files: LayoutFiles, { digest, size }: { readonly digest: string; readonly size: number }, signal: AbortSignal): AsyncIterable<Buffer> {
+async function* readBlob(
+  files: LayoutFiles,
+  { digest, size }: { readonly digest: string; readonly size: number },
+  signal: AbortSignal,
+): AsyncIterable<Buffer> {
   const file = await files.open(`blobs/${digest.replace(":", "/")}`);
   try {
     if (file.size < size) throw new PlatformError("IMAGE_TRUNCATED", `Blob ${digest} has ${file.size} of ${size} bytes`);
@@ -137,12 +145,17 @@ export function mismatch(digest: string, why: string): PlatformError {
 }
 
 /** A small blob or file as text. */
-export async function readText(source: { read(signal: AbortSignal): AsyncIterable<Buffer> }, name: string, signal: AbortSignal): Promise<string> {
+export async function readText(
+  source: { read(signal: AbortSignal): AsyncIterable<Buffer> },
+  name: string,
+  signal: AbortSignal,
+): Promise<string> {
   const chunks: Buffer[] = [];
   let size = 0;
   for await (const chunk of source.read(signal)) {
     size += chunk.length;
-    if (size > MAX_DOCUMENT_BYTES) throw new PlatformError("IMAGE_MALFORMED", `Cannot read ${name} of the image: it is larger than ${MAX_DOCUMENT_BYTES} bytes`);
+    if (size > MAX_DOCUMENT_BYTES)
+      throw new PlatformError("IMAGE_MALFORMED", `Cannot read ${name} of the image: it is larger than ${MAX_DOCUMENT_BYTES} bytes`);
     chunks.push(chunk);
   }
   return Buffer.concat(chunks).toString("utf8");

@@ -24,8 +24,17 @@ export async function importOci(request: ImageImport, source: OciSource): Promis
   try {
     const tag = source.kind === "docker" ? undefined : source.tag;
     const image = await resolveManifest(layout, { tag, architecture: ociArchitecture(), signal: context.signal });
-    const digest = digestOfInputs({ from: "oci", manifest: image.digest, minBytes, mke2fs: await readMke2fsVersion(tools.mke2fs, context.signal) });
-    const held = await files.ensure<ImageContent>(digest, context.signal, async (directory) => await unpackImage({ request, layout, image, digest, directory }));
+    const digest = digestOfInputs({
+      from: "oci",
+      manifest: image.digest,
+      minBytes,
+      mke2fs: await readMke2fsVersion(tools.mke2fs, context.signal),
+    });
+    const held = await files.ensure<ImageContent>(
+      digest,
+      context.signal,
+      async (directory) => await unpackImage({ request, layout, image, digest, directory }),
+    );
     return { content: held.meta, release: held.release };
   } finally {
     await layout.close();
@@ -40,7 +49,15 @@ async function openSource(request: ImageImport, source: OciSource): Promise<Layo
   await mkdir(work);
   const onBytes = (done: number): void => context.report({ phase: "fetching", done_bytes: done });
   return await openLayoutDirectory(
-    await pullImage({ reference: source.reference, work, tools, timeoutMs: limits.importTimeoutMs, clock, signal: context.signal, onBytes }),
+    await pullImage({
+      reference: source.reference,
+      work,
+      tools,
+      timeoutMs: limits.importTimeoutMs,
+      clock,
+      signal: context.signal,
+      onBytes,
+    }),
   );
 }
 

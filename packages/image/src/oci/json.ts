@@ -11,7 +11,9 @@ export interface Descriptor {
   readonly platform: { readonly os: string; readonly architecture: string } | undefined;
 }
 
-export type Document = { readonly kind: "index"; readonly manifests: readonly Descriptor[] } | { readonly kind: "manifest"; readonly manifest: Manifest };
+export type Document =
+  | { readonly kind: "index"; readonly manifests: readonly Descriptor[] }
+  | { readonly kind: "manifest"; readonly manifest: Manifest };
 
 export interface Manifest {
   readonly config: Descriptor;
@@ -41,7 +43,10 @@ export function parseDocument(text: string, name: string): Document {
   }
   if (!Array.isArray(json.layers)) throw malformed(name, "it is neither an index nor an image manifest");
   if (json.layers.length > MAX_LAYERS) throw malformed(name, `more than ${MAX_LAYERS} layers`);
-  return { kind: "manifest", manifest: { config: parseDescriptor(json.config, name), layers: json.layers.map((value) => parseDescriptor(value, name)) } };
+  return {
+    kind: "manifest",
+    manifest: { config: parseDescriptor(json.config, name), layers: json.layers.map((value) => parseDescriptor(value, name)) },
+  };
 }
 
 function parseDescriptor(value: unknown, name: string): Descriptor {

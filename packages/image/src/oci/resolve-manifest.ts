@@ -20,12 +20,19 @@ const MAX_DEPTH = 4;
 
 export async function resolveManifest(files: LayoutFiles, options: ResolveOptions): Promise<ResolvedImage> {
   const { signal } = options;
-  const file = await files.open("index.json");
-  const text = await readText(file, "index.json", signal).finally(async () => await file.close());
-  const index = parseDocument(text, "index.json");
+  const index = parseDocument(await readIndex(files, signal), "index.json");
   if (index.kind !== "index") throw new PlatformError("IMAGE_MALFORMED", "Cannot read index.json of the image: it is no index");
   const start = chooseByTag(index.manifests, options);
   return await follow(files, start, options, 0);
+}
+
+async function readIndex(files: LayoutFiles, signal: AbortSignal): Promise<string> {
+  const file = await files.open("index.json");
+  try {
+    return await readText(file, "index.json", signal);
+  } finally {
+    await file.close();
+  }
 }
 
 async function follow(files: LayoutFiles, descriptor: Descriptor, options: ResolveOptions, depth: number): Promise<ResolvedImage> {
@@ -36,9 +43,13 @@ async function follow(files: LayoutFiles, descriptor: Descriptor, options: Resol
   const { manifest } = document;
   const config = parseConfig(await readText(blobOf(files, manifest.config), manifest.config.digest, signal), manifest.config.digest);
   if (config.diffIds.length !== manifest.layers.length) {
-    throw new PlatformError("IMAGE_MALFORMED", `Cannot read ${manifest.config.digest} of the image: ${config.diffIds.length} diff_ids for ${manifest.layers.length} layers`);
+    throw new PlatformError(
+      "IMAGE_MALFORMED",
+      `Cannot read ${manifest.config.digest} of the image: ${config.diffIds.length} diff_ids for ${manifest.layers.length} layers`,
+    );
   }
-  if (config.architecture !== "" && config.architecture !== architecture) throw wrongPlatform(`${config.os}/${config.architecture}`, architecture);
+  if (config.architecture !== "" && config.architecture !== architecture)
+    throw wrongPlatform(`${config.os}/${config.architecture}`, architecture);
   return { digest: descriptor.digest, manifest, config };
 }
 
@@ -48,7 +59,10 @@ function chooseByTag(manifests: readonly Descriptor[], options: ResolveOptions):
   if (named.length === 0) {
     const known = manifests.flatMap((m) => (m.refName === undefined ? [] : [m.refName])).slice(0, 10);
     const hint = known.length === 0 ? "it names none" : `it has ${known.join(", ")}`;
-    throw new PlatformError("IMAGE_SOURCE_INVALID", tag === undefined ? "The OCI layout is empty" : `The OCI layout has no tag ${JSON.stringify(tag)}; ${hint}`);
+    throw new PlatformError(
+      "IMAGE_SOURCE_INVALID",
+      tag === undefined ? "The OCI layout is empty" : `The OCI layout has no tag ${JSON.stringify(tag)}; ${hint}`,
+    );
   }
   const [only] = named;
   if (only !== undefined && named.length === 1) return only;
@@ -56,7 +70,10 @@ function chooseByTag(manifests: readonly Descriptor[], options: ResolveOptions):
   if (tag === undefined && tags.size > 1) {
     const latest = named.filter((m) => m.refName === "latest");
     if (latest[0] !== undefined && latest.length === 1) return latest[0];
-    throw new PlatformError("IMAGE_SOURCE_INVALID", `The OCI layout has several images: add one of the tags ${[...tags].slice(0, 10).join(", ")}`);
+    throw new PlatformError(
+      "IMAGE_SOURCE_INVALID",
+      `The OCI layout has several images: add one of the tags ${[...tags].slice(0, 10).join(", ")}`,
+    );
   }
   return choosePlatform(named, architecture);
 }

@@ -97,7 +97,8 @@ async function sendLayers(request: RootfsRequest, tool: RunningTool, enter: (lay
     enter(layer);
     for await (const chunk of layer.open(signal)) {
       sent += chunk.length;
-      if (sent > maxBytes) throw new PlatformError("IMAGE_TOO_LARGE", `The image unpacks to more than ${limits.maxUnpackedBytes} bytes (${layer.name})`);
+      if (sent > maxBytes)
+        throw new PlatformError("IMAGE_TOO_LARGE", `The image unpacks to more than ${limits.maxUnpackedBytes} bytes (${layer.name})`);
       for (let offset = 0; offset < chunk.length; offset += MAX_CHUNK_BYTES) {
         const part = chunk.subarray(offset, offset + MAX_CHUNK_BYTES);
         if (!(await writeFrame(tool.stdin, "D", part))) return false;
@@ -132,7 +133,8 @@ async function readReport(tool: RunningTool): Promise<string> {
 
 function parseReport(text: string, taken: boolean): RootfsResult {
   const report = parseJson(text);
-  if (report === undefined) throw new PlatformError("HOST_TOOL_FAILED", "The unpacker ended without a report", { details: { report: text } });
+  if (report === undefined)
+    throw new PlatformError("HOST_TOOL_FAILED", "The unpacker ended without a report", { details: { report: text } });
   if (report.ok === true && taken) return { diskBytes: Number(report.diskBytes), ownersKept: report.ownersKept === true };
   const entry = typeof report.entry === "string" && report.entry !== "" ? `, entry ${JSON.stringify(report.entry)}` : "";
   throw failureOf(String(report.kind), `${String(report.message)}${entry}`);

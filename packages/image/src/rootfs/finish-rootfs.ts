@@ -19,7 +19,18 @@ export async function finishRootfs({ request, layers, digest, epoch, disk, onByt
   const { context, tools, limits, minBytes } = request;
   const work = join(context.directory, "unpack");
   await mkdir(work);
-  const built = await buildRootfs({ layers, work, disk, digest, epoch, minBytes, tools, limits, signal: context.signal, ...(onBytes === undefined ? {} : { onBytes }) });
+  const built = await buildRootfs({
+    layers,
+    work,
+    disk,
+    digest,
+    epoch,
+    minBytes,
+    tools,
+    limits,
+    signal: context.signal,
+    ...(onBytes === undefined ? {} : { onBytes }),
+  });
   if (!built.ownersKept) context.logger.warn("not root: every file of the image belongs to its root user");
   context.report({ phase: "finishing", done_bytes: built.diskBytes, total_bytes: built.diskBytes });
   await chmod(disk, 0o444);
