@@ -4,7 +4,7 @@
  *
  *   fail          the call throws and has done nothing
  *   fail_after    the call throws and has done its work
- *   hang          nothing is done; the call settles when its signal fires
+ *   hang          nothing is done; the call settles when its signal fires (a commit is done, after 20 s)
  *   crash_before  the daemon dies before the call takes effect
  *   crash_after   the daemon dies right after it took effect
  */

@@ -246,7 +246,7 @@ export class SimulatedWorld {
           case "fail_after":
             return { kind: "fail", error: makeFaultError("store.commit"), applied: fault === "fail_after" };
           case "hang":
-            return { kind: "hang", applied: false };
+            return { kind: "delay", until: mortalClock(this.clock, life).sleep(SLOW_COMMIT_MS) };
           case "crash_before":
           case "crash_after":
             queueMicrotask(() => life.crash());
@@ -256,6 +256,9 @@ export class SimulatedWorld {
     });
   }
 }
+
+/** A commit that "hangs": a disk that answers in the end. One that never does is a dead daemon. */
+const SLOW_COMMIT_MS = 20_000;
 
 const DEFAULT_IMAGES: readonly ImageInfo[] = [
   {

@@ -12,7 +12,9 @@ import type { Store, StoreChange, StoredEvent, StoredRecord } from "../store.ts"
 export type CommitFate =
   | { readonly kind: "apply" }
   | { readonly kind: "fail"; readonly error: PlatformError; readonly applied?: boolean }
-  | { readonly kind: "hang"; readonly applied: boolean };
+  | { readonly kind: "hang"; readonly applied: boolean }
+  /** A slow disk: applied once `until` resolves. */
+  | { readonly kind: "delay"; readonly until: Promise<void> };
 
 export interface StoreSnapshot {
   readonly records: readonly { readonly collection: string; readonly record: StoredRecord }[];
@@ -101,6 +103,10 @@ class InMemoryStore implements MemoryStore {
       case "fail":
         if (fate.applied === true) this.#apply(frozen);
         throw fate.error;
+      case "delay":
+        await fate.until;
+        this.#apply(frozen);
+        return;
       case "hang":
         if (fate.applied) this.#apply(frozen);
         await new Promise<never>(() => undefined); // never: the process is gone
