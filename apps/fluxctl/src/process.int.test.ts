@@ -62,6 +62,31 @@ test("SIGINT reaches the command in the guest", async (t) => {
   assert.equal(code, 130);
 });
 
+for (const [how, end, code] of [
+  ["ends", "exit 5\n", 5],
+  ["is killed by a signal from elsewhere", undefined, 143],
+] as const) {
+  test(`a real terminal is raw while attached and whole again when the command ${how}`, async (t) => {
+    const world = await createWorld(t);
+    world.daemon.host.addVm("a");
+    const inside = `stty rows 33 cols 77; ${process.execPath} ${MAIN} exec -it a sh; echo "code=$?"; stty -a`;
+    const env = { PATH: process.env["PATH"], TERM: "vt100", SHELL: "/bin/sh", FLUXVM_SERVER: world.daemon.address };
+    const terminal = spawn("script", ["-qfec", inside, "/dev/null"], { env, stdio: ["pipe", "pipe", "inherit"] });
+    let output = "";
+    const waitFor = async (wanted: string): Promise<void> => {
+      while (!output.includes(wanted)) await once(terminal.stdout, "data");
+    };
+    terminal.stdout.on("data", (chunk: Buffer) => (output += chunk.toString("latin1")));
+    await waitFor("$ ");
+    terminal.stdin.write("size\r");
+    await waitFor("33x77");
+    if (end !== undefined) terminal.stdin.write(end);
+    else for (const exec of world.daemon.host.requireVm("a").execs.values()) exec.end({ signal: "SIGTERM", timed_out: false });
+    await once(terminal, "close");
+    assert.match(output, new RegExp(`code=${code}\\b[^]* icanon[^]* echo `));
+  });
+}
+
 test("bash completes words, options and names with the script", async (t) => {
   const world = await createWorld(t);
   const script = join(world.directory, "completion.bash");

@@ -90,6 +90,12 @@ export class FakeExec {
     };
   }
 
+  /** Ends it from outside, whatever its program does. */
+  end(exit: ExecExit): void {
+    this.#exit ??= exit;
+    this.#pump();
+  }
+
   signal(name: string): void {
     this.#signals.push(name);
     this.#changed();
@@ -117,7 +123,7 @@ export class FakeExec {
       this.violations.push(`program: ${String(error)}`);
       return 1;
     });
-    this.#exit = typeof outcome === "number" ? { code: outcome, timed_out: false } : outcome;
+    this.#exit ??= typeof outcome === "number" ? { code: outcome, timed_out: false } : outcome;
     this.#pump();
   }
 
