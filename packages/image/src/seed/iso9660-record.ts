@@ -10,8 +10,9 @@ export interface DirectoryRecord {
 }
 
 const FIXED_BYTES = 33;
-const DIRECTORY_MODE = 0o040555;
-const FILE_MODE = 0o100444;
+/** For root alone: user data may hold secrets. */
+const DIRECTORY_MODE = 0o040500;
+const FILE_MODE = 0o100400;
 
 export function encodeDirectoryRecord(record: DirectoryRecord): Buffer {
   const { identifier } = record;

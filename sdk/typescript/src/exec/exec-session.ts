@@ -43,6 +43,8 @@ const ACK_BYTES = 65_536;
 const ACK_DELAY_MS = 50;
 const DEFAULT_RECONNECT_MS = 60_000;
 const HANDSHAKE_TIMEOUT_MS = 10_000;
+/** A connection over which the daemon has not said that we are attached by then is given up. */
+const ATTACH_TIMEOUT_MS = 30_000;
 const MAX_BACKOFF_MS = 1000;
 /** A connection that lasted this long was a good one even if nothing was said. */
 const STABLE_MS = 5000;
@@ -228,7 +230,11 @@ export class ExecSession {
     const openedMs = performance.now();
     this.#connection = connection;
     if (this.#stop.signal.aborted) connection.end();
+    const attachTimer = setTimeout(() => {
+      if (!this.#isAttached) connection.end();
+    }, ATTACH_TIMEOUT_MS);
     const problem = await connection.closed;
+    clearTimeout(attachTimer);
     this.#connection = undefined;
     this.#isAttached = false;
     if (performance.now() - openedMs >= STABLE_MS) this.#noteProgress();
