@@ -70,7 +70,8 @@ function isZombie(pid: number): boolean {
 function listCgroups(): string[] {
   const found = globSync("/sys/fs/cgroup/{*fluxvm*,*/*fluxvm*,*/*/*fluxvm*,*fluxvm*/*,*/*fluxvm*/*}/cgroup.procs");
   const folders = found.map((file) => file.slice(0, -"/cgroup.procs".length));
-  return folders.filter((folder) => isEmptyCgroup(folder)).map((folder) => `cgroup ${folder}`);
+  // the folder `fluxvm` itself stays for the next daemon; what is in it must go
+  return folders.filter((folder) => !folder.endsWith("/fluxvm") && isEmptyCgroup(folder)).map((folder) => `cgroup ${folder}`);
 }
 
 function isEmptyCgroup(folder: string): boolean {

@@ -4,7 +4,7 @@
  */
 import { execFileSync } from "node:child_process";
 import { existsSync, readdirSync, readFileSync, statSync } from "node:fs";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { parseSource, type Source } from "./source.ts";
 
 const SKIPPED_FOLDERS = new Set(["node_modules", ".git", "target", ".cache", "dist"]);
@@ -23,16 +23,20 @@ export type Rule = (tree: Tree) => Iterable<Problem>;
 export class Tree {
   readonly root: string;
   readonly paths: readonly string[];
+  readonly #known = new Set<string>();
   readonly #texts = new Map<string, string>();
   readonly #sources = new Map<string, Source>();
 
   constructor(root: string) {
     this.root = root;
     this.paths = existsSync(join(root, ".git")) ? listTracked(root) : listFiles(root, "");
+    for (const path of this.paths)
+      for (let known = path; known !== "." && !this.#known.has(known); known = dirname(known)) this.#known.add(known);
   }
 
+  /** Whether a file or folder is part of the tree; a folder without files is not. */
   has(path: string): boolean {
-    return existsSync(join(this.root, path));
+    return this.#known.has(path.replace(/\/$/, ""));
   }
 
   sizeBytes(path: string): number {
