@@ -288,6 +288,22 @@ test("a start that fails leaves the VM failed, with its disk, and can be tried a
   }
 });
 
+test("a start never makes a second machine beside one that a failed start left", async () => {
+  const world = new SimulatedWorld();
+  const life = world.incarnate([
+    { kind: "fail_after", step: "backend.launch", occurrence: 2 },
+    // The listing that would end what that launch left fails too: the first is the stop's, then the start's own, then this.
+    { kind: "fail", step: "backend.list", occurrence: 3 },
+  ]);
+  const driver = await create(world, life);
+  await world.run(driver.request(STOP, FOREVER));
+  await assert.rejects(world.run(driver.request({ kind: "start" }, FOREVER)), hasCode("HOST_TOOL_FAILED"));
+  assert.equal(world.machinesOf(driver.id).length, 1, "it is left");
+  await world.run(driver.request({ kind: "start" }, FOREVER));
+  assert.equal(world.machinesOf(driver.id).length, 1);
+  assert.equal(world.machinesOf(driver.id)[0]?.status, "running");
+});
+
 test("a launched machine whose record cannot be stored never runs", async () => {
   const world = new SimulatedWorld();
   const life = world.incarnate([{ kind: "fail", step: "store.commit", occurrence: 2 }]);

@@ -78,11 +78,16 @@ export class Incarnation {
     this.#onCrash.push(run);
   }
 
-  /** One step: `work` takes effect at once, between two turns of the loop, unless the plan says otherwise. */
+  /**
+   * One step: `work` takes effect all at once, some turns of the loop after the call, unless the plan says otherwise.
+   * A call that has begun is not stopped by its signal: as with a real host, aborting only means not to wait longer.
+   */
   async step<T>(name: string, signal: AbortSignal | undefined, work: () => T): Promise<T> {
     await Promise.resolve();
     if (this.#dead) return await never();
     signal?.throwIfAborted();
+    for (let turn = 0; turn < 3; turn += 1) await new Promise((resolve) => setImmediate(resolve));
+    if (this.#dead) return await never();
     const fault = this.faults.next(name);
     const result = await this.#strike(fault, name, signal, work);
     await new Promise((resolve) => setImmediate(resolve));
