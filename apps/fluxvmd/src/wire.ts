@@ -9,7 +9,7 @@ import { GIB, PlatformError, systemRandom, type InstanceId } from "@fluxvm/core"
 import type { Egress } from "@fluxvm/engine";
 import { openEgressGuard, openVmCgroups, readBootId, systemClock, type HostHelper } from "@fluxvm/host";
 import { createImageService, createKernelService } from "@fluxvm/image";
-import { createManager, type VmUsers } from "@fluxvm/manager";
+import { createVmManager, type VmUsers } from "@fluxvm/manager";
 import type { Store } from "@fluxvm/store";
 import type { Logger, MetricsRegistry } from "@fluxvm/telemetry";
 import type { VmBackend } from "@fluxvm/vmm";
@@ -96,38 +96,40 @@ export async function wire(inputs: WireInputs): Promise<Runtime> {
   });
   const backends = new Map<string, VmBackend>([[qemu.name, qemu]]);
 
-  const manager = createManager({
-    clock,
-    random,
-    logger,
-    store,
-    metrics,
-    backends,
-    images,
-    kernels,
-    hostService,
-    host: { instanceId, bootId },
-    workspaces: createWorkspaces({ stateDir, cgroups }),
-    artifacts: createArtifacts({ images, kernels }),
-    disks: createDisks({ images, ovmfVars: config.tools.ovmf_vars }),
-    egress: await openEgress(inputs),
-    guests: createGuests({ clock, random, logger }),
-    consoles: createConsoleLogs({ stateDir, clock }),
-    config: {
-      backends: config.vm.backend,
-      accel: config.vm.accel,
-      diskBytes: Math.ceil(config.vm.disk_size_gib * GIB),
-      launchTimeoutMs: config.vm.launch_timeout_ms,
-      stopTimeoutMs: config.vm.stop_timeout_ms,
-      readyTimeoutMs: config.vm.ready_timeout_ms,
-      consoleLogMaxBytes: config.vm.console_log_max_bytes,
-      users: chooseUsers(config),
-      maxVcpus: config.vm.max_vcpus,
-      maxMemoryMib: config.vm.max_memory_mib,
-      parallelLaunches: config.vm.parallel_launches,
+  const manager = await createVmManager(
+    {
+      clock,
+      random,
+      logger,
+      store,
+      metrics,
+      backends,
+      images,
+      kernels,
+      hostService,
+      host: { instanceId, bootId },
+      workspaces: createWorkspaces({ stateDir, cgroups }),
+      artifacts: createArtifacts({ images, kernels }),
+      disks: createDisks({ images, ovmfVars: config.tools.ovmf_vars }),
+      egress: await openEgress(inputs),
+      guests: createGuests({ clock, random, logger }),
+      consoles: createConsoleLogs({ stateDir, clock }),
+      config: {
+        backends: config.vm.backend,
+        accel: config.vm.accel,
+        diskBytes: Math.ceil(config.vm.disk_size_gib * GIB),
+        launchTimeoutMs: config.vm.launch_timeout_ms,
+        stopTimeoutMs: config.vm.stop_timeout_ms,
+        readyTimeoutMs: config.vm.ready_timeout_ms,
+        consoleLogMaxBytes: config.vm.console_log_max_bytes,
+        users: chooseUsers(config),
+        maxVcpus: config.vm.max_vcpus,
+        maxMemoryMib: config.vm.max_memory_mib,
+        parallelLaunches: config.vm.parallel_launches,
+      },
     },
-  });
-  await manager.start({ signal });
+    { signal },
+  );
 
   return {
     platform: manager,

@@ -66,6 +66,7 @@ export async function createApi(options: ApiOptions): Promise<Api> {
   api.decorateRequest("identity", undefined);
   api.decorateRequest("errorCode", undefined);
   api.decorateRequest("callerSignal", undefined);
+  api.decorateRequest("isLogged", false);
   api.removeAllContentTypeParsers();
   api.addContentTypeParser("application/json", async (_request: FastifyRequest, payload: FastifyRequest["raw"]) => await readJsonBody(payload, limits, clock));
   api.addHook("preClose", async () => stopping.abort(new PlatformError("SHUTTING_DOWN", "The daemon is stopping")));
@@ -112,10 +113,16 @@ function addRequestHooks(api: Api, options: ApiOptions, context: ApiContext): vo
     }
     requireReadableQuery(request.query);
   });
+  // `onResponse` does not come for a caller that went away, `close` not for a request without a socket: one of both does.
+  api.addHook("onRequest", async (request, reply) => {
+    reply.raw.once("close", () => setImmediate(() => logRequest(options.logger, context, { request, reply }))); // once the error, if any, has its status
+  });
   api.addHook("onResponse", async (request, reply) => logRequest(options.logger, context, { request, reply }));
 }
 
 function logRequest(logger: Logger, { metrics }: ApiContext, { request, reply }: { readonly request: FastifyRequest; readonly reply: FastifyReply }): void {
+  if (request.isLogged) return;
+  request.isLogged = true;
   const route = request.routeOptions.url ?? "(unknown)";
   const { vm } = (request.params ?? {}) as { vm?: string }; // path parameters are text
   const durationMs = Math.round(reply.elapsedTime * 10) / 10;

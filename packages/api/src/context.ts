@@ -38,6 +38,7 @@ declare module "fastify" {
     /** Code of the error answered, for the request's log line. */
     errorCode: string | undefined;
     callerSignal: AbortSignal | undefined;
+    isLogged: boolean;
   }
   interface FastifyContextConfig {
     /** Answered without a token. */

@@ -48,7 +48,7 @@ interface Pump {
 }
 
 async function pump(response: ServerResponse, { chunks, first, signal, keepAlive }: Pump): Promise<void> {
-  let taken = first;
+  let taken = first === "late" ? await chunks.next(keepAlive === undefined ? undefined : KEEP_ALIVE_MS) : first;
   while (taken !== "end") {
     const bytes = taken === "late" ? keepAlive : taken;
     if (bytes !== undefined && bytes.length > 0 && !response.write(bytes)) await once(response, "drain", { signal });

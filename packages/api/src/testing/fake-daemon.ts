@@ -23,6 +23,7 @@ export interface FakeDaemon extends AsyncDisposable {
   readonly url: string;
   readonly port: number;
   readonly token: string;
+  /** Idempotent. */
   close(): Promise<void>;
 }
 
@@ -51,9 +52,14 @@ export async function startFakeDaemon(options: FakeDaemonOptions = {}): Promise<
     servers.push(unix);
   }
   const { port } = tcp.address() as AddressInfo; // a TCP server that listens has one
-  const close = async (): Promise<void> => {
+  let closing: Promise<void> | undefined;
+  const closeAll = async (): Promise<void> => {
     await api.close();
     await Promise.all(servers.map(async (server) => await closeApiServer(server, { clock: createRealClock(), budgetMs: 200 })));
+  };
+  const close = async (): Promise<void> => {
+    closing ??= closeAll();
+    await closing;
   };
   return { platform, url: `http://127.0.0.1:${port}`, port, token, close, [Symbol.asyncDispose]: close };
 }
