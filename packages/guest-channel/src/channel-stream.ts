@@ -9,7 +9,7 @@
  * `read` gives what came, in order, and only what is read opens the guest's window again: so at most `WINDOW_BYTES`
  * wait here. `write` resolves when the bytes have left for the transport. One reader at a time.
  */
-import { PlatformError } from "@fluxvm/core";
+import { isPlatformError, PlatformError } from "@fluxvm/core";
 import { MAX_FRAME_PAYLOAD_BYTES } from "./frame.ts";
 
 export const WINDOW_BYTES = 256 * 1024;
@@ -78,10 +78,11 @@ export class ChannelStream {
     this.#port.wake();
   }
 
-  /** Gives the stream up, both ways. */
-  reset(reason: PlatformError = new PlatformError("REQUEST_CANCELLED", "The caller gave up")): void {
+  /** Gives the stream up, both ways. What waits here fails with `reason`, whatever it is. */
+  reset(reason: Error = new PlatformError("REQUEST_CANCELLED", "The caller gave up")): void {
     if (this.isOver || this.#failure !== undefined) return;
-    this.#port.sendReset(this.id, { code: reason.code, message: reason.message });
+    const told = isPlatformError(reason) ? reason : { code: "REQUEST_CANCELLED", message: "The caller gave up" };
+    this.#port.sendReset(this.id, { code: told.code, message: told.message });
     this.fail(reason);
   }
 

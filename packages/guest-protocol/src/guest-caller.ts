@@ -68,7 +68,7 @@ export class GuestCaller {
     }
     const fits = body.length <= MAX_OPEN_BYTES;
     const stream = channel.openStream(fits ? body : new Uint8Array(0));
-    const onAbort = (): void => stream.reset(abortReason(options.signal));
+    const onAbort = (): void => stream.reset(options.signal.reason as Error); // reasons are errors here
     options.signal.addEventListener("abort", onAbort, { once: true });
     const release = (): void => options.signal.removeEventListener("abort", onAbort);
     try {
@@ -93,8 +93,4 @@ export class GuestCaller {
     }
     return error;
   }
-}
-
-function abortReason(signal: AbortSignal): PlatformError {
-  return signal.reason instanceof PlatformError ? signal.reason : new PlatformError("REQUEST_CANCELLED", "The caller gave up", { cause: signal.reason });
 }

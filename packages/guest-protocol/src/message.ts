@@ -60,30 +60,30 @@ export class MessageReader {
 
   /** The next message; `undefined` when the stream ended after a whole one. @throws PlatformError `AGENT_PROTOCOL` and the stream's failure */
   async next(): Promise<Message | undefined> {
-    const parts: Buffer[] = [];
-    let count = this.#held.length;
-    let need = this.#needed(this.#held);
-    if (count < need) {
-      parts.push(this.#held);
-      while (count < need) {
-        const chunk = await this.#stream.read();
-        if (chunk === undefined) {
-          if (count === 0) return undefined;
-          throw violation("a stream that ends inside a message");
-        }
-        parts.push(Buffer.from(chunk.buffer, chunk.byteOffset, chunk.byteLength));
-        count += chunk.length;
-        if (need <= HEADER_BYTES && count >= HEADER_BYTES) need = this.#needed(Buffer.concat(parts));
-      }
-      this.#held = parts.length === 2 && parts[0]?.length === 0 ? (parts[1] ?? this.#held) : Buffer.concat(parts);
-    }
+    if (this.#held.length < HEADER_BYTES && !(await this.#fill(HEADER_BYTES))) return undefined;
+    const need = this.#needed(this.#held);
+    await this.#fill(need);
     const message = { kind: this.#held.readUInt8(4), body: this.#held.subarray(HEADER_BYTES, need) };
     this.#held = this.#held.subarray(need);
     return message;
   }
 
+  /** Holds at least `need` bytes; false when the stream ended and nothing is held. */
+  async #fill(need: number): Promise<boolean> {
+    const parts: Buffer[] = this.#held.length === 0 ? [] : [this.#held];
+    let count = this.#held.length;
+    while (count < need) {
+      const chunk = await this.#stream.read();
+      if (chunk === undefined && count === 0) return false;
+      if (chunk === undefined) throw violation("a stream that ends inside a message");
+      parts.push(Buffer.from(chunk.buffer, chunk.byteOffset, chunk.byteLength));
+      count += chunk.length;
+    }
+    this.#held = parts.length === 1 ? (parts[0] ?? this.#held) : Buffer.concat(parts);
+    return true;
+  }
+
   #needed(bytes: Buffer): number {
-    if (bytes.length < HEADER_BYTES) return HEADER_BYTES;
     const length = bytes.readUInt32LE(0);
     if (length > MAX_MESSAGE_BYTES) throw violation("a message that is too long");
     return HEADER_BYTES + length;

@@ -194,6 +194,11 @@ impl Exec {
         matches!(self.state, State::Ended(_))
     }
 
+    /// It never ran; the record goes once that was told.
+    pub fn is_failed(&self) -> bool {
+        matches!(self.state, State::Failed(_))
+    }
+
     /// Ended, and nothing will be added to its output.
     pub fn is_complete(&self) -> bool {
         self.is_ended() && self.out.complete && self.err.complete
@@ -210,6 +215,11 @@ impl Exec {
     }
 
     pub fn on_reaped(&mut self, ended: Ended, now_ms: u64) {
+        // Its report of a failed start may not have been read yet.
+        self.pump_start();
+        if self.is_failed() {
+            return;
+        }
         self.state = State::Ended(ended);
         self.ended_ms = now_ms;
         self.ended_wall_ms = sys::clock_ms(sys::CLOCK_REALTIME);

@@ -41,7 +41,7 @@ fn run(core: &mut Core, stream: &mut Stream, who: (u32, u32), request: &Value) -
             let exec = find(core, request)?;
             Ok(Outcome::Become(Handler::Starting { exec, attach: Some(request.clone()) }))
         }
-        "exec.list" => reply(object! { "execs": core.execs.values().map(|e| e.view()).collect::<Vec<_>>() }),
+        "exec.list" => reply(object! { "execs": core.execs.values().filter(|e| !e.is_failed()).map(|e| e.view()).collect::<Vec<_>>() }),
         "exec.get" => {
             let exec = find(core, request)?;
             reply(object! { "exec": core.execs[&exec].view() })
@@ -88,7 +88,7 @@ fn system(what: &str, error: sys::Errno) -> Failure {
 
 fn find(core: &Core, request: &Value) -> Result<u32, Failure> {
     let id = request.text("execId")?;
-    core.execs.values().find(|e| e.id == id).map(|e| e.number).ok_or_else(exec_gone)
+    core.execs.values().find(|e| e.id == id && !e.is_failed()).map(|e| e.number).ok_or_else(exec_gone)
 }
 
 fn parse_command(core: &Core, request: &Value) -> Result<Command, Failure> {

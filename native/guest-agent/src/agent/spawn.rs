@@ -83,9 +83,7 @@ fn plan(command: &Command) -> Result<Plan, Failure> {
     if command.argv.iter().any(|a| a.contains('\0')) || command.env.iter().any(|(n, v)| n.is_empty() || n.contains(['\0', '=']) || v.contains('\0')) {
         return Err(Failure::invalid("Invalid argv or env: holds a character that no process can be given"));
     }
-    // Root by number needs no file, and is the usual case.
-    let needs_files = !matches!(command.user.as_str(), "0:0");
-    let (passwd, group) = if needs_files { (read_text(b"/etc/passwd"), read_text(b"/etc/group")) } else { Default::default() };
+    let (passwd, group) = (read_text(b"/etc/passwd"), read_text(b"/etc/group"));
     let account = accounts::resolve(&command.user, &passwd, &group)?;
     let env = merge_env(command, &account);
     let candidates = if program.contains('/') {

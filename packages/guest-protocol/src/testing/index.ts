@@ -1,1 +1,2 @@
+export { collectExec, type CollectedExec } from "./collect.ts";
 export { startTestAgent, testAgentBinaryPath, type TestAgent } from "./test-agent.ts";
