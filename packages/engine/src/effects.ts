@@ -3,7 +3,7 @@
  * fires, never throws for operating errors and answers with an outcome for the state machine. None touches the
  * driver's state.
  */
-import { assertNever, computeBackoffMs, PlatformError, toPlatformError, withDeadline } from "@fluxvm/core";
+import { assertNever, computeBackoffMs, PlatformError, toPlatformError, withDeadline, type DeadlineOptions } from "@fluxvm/core";
 import type { VmExit, VmProcess } from "@fluxvm/vmm";
 import type { GuestAgent } from "./guest-agent.ts";
 import { attemptAdoption, type AdoptedMachine } from "./adopt-process.ts";
@@ -36,6 +36,8 @@ const PAUSE_TIMEOUT_MS = 30_000;
 const SHUTDOWN_ASK_TIMEOUT_MS = 5_000;
 /** Setting a resumed guest's clock may not hold up the resume for longer. */
 const CLOCK_SET_TIMEOUT_MS = 5_000;
+/** Every step of a release has a deadline of its own; a launch that is not over by then is on its own. */
+const WIND_UP_TIMEOUT_MS = 60_000;
 const STATUS_TIMEOUT_MS = 5_000;
 const FIRST_RETRY_MS = 200;
 const MAX_RETRY_MS = 30_000;
@@ -68,12 +70,31 @@ async function launch(context: EffectContext, signal: AbortSignal): Promise<Effe
   try {
     const launched = await ports.launchSlots.run(signal, async () => {
       const deadline = { clock: ports.clock, timeoutMs: ports.config.launchTimeoutMs, signal, what: `launching VM "${record.name}"` };
-      return await withDeadline(deadline, async (inner) => await prepareAndLaunch(record, ports, inner));
+      return await withPatience(deadline, async (inner) => await prepareAndLaunch(record, ports, inner));
     });
     return { outcome: { kind: "launched", process: launched.process.record }, process: launched.process, rootDisk: launched.rootDisk };
   } catch (thrown) {
     const error = toPlatformError(thrown);
     return { outcome: { kind: "launch_failed", reason: "launch_failed", message: error.message, atWallMs: ports.clock.wallMs() }, error };
+  }
+}
+
+/**
+ * A deadline that, once over or cut off, still waits a while for the work to wind up: what a launch in flight makes
+ * must be there, or be released, before anybody looks for leftovers.
+ */
+async function withPatience<T>(deadline: DeadlineOptions, work: (signal: AbortSignal) => Promise<T>): Promise<T> {
+  let running: Promise<unknown> = Promise.resolve();
+  try {
+    return await withDeadline(deadline, async (signal) => {
+      const result = work(signal);
+      running = result;
+      return await result;
+    });
+  } catch (error) {
+    const patience = { clock: deadline.clock, timeoutMs: WIND_UP_TIMEOUT_MS, what: "winding up" };
+    await withDeadline(patience, async () => await running).catch(() => undefined); // its own error is known, or it takes too long
+    throw error;
   }
 }
 

@@ -194,9 +194,9 @@ test("delete leaves nothing, whatever the VM is doing", async () => {
 test("deleting in the middle of a creation, at every step, leaves nothing", async () => {
   const { life } = await start();
   const total = life.faults.steps.length;
-  for (let at = 1; at <= total; at += 1) {
+  for (const [at, slow] of Array.from({ length: total }, (_, i) => [[i + 1, false], [i + 1, true]] as const).flat()) {
     const world = new SimulatedWorld();
-    const own = world.incarnate();
+    const own = world.incarnate(slow ? [{ kind: "slow", step: "*", occurrence: at }] : []);
     const creating = createVm(makeNewVm(own.ports), own.ports);
     const created = creating.then(async (driver) => await driver.waitUntil(judgeCreate, FOREVER));
     created.catch(() => undefined);
@@ -204,7 +204,9 @@ test("deleting in the middle of a creation, at every step, leaves nothing", asyn
     const driver = await world.run(creating);
     await world.run(driver.request(DELETE, FOREVER));
     assertNothingLeft(world);
-    await world.quiesce();
+    const steps = own.faults.steps.length;
+    await world.clock.advance(60_000);
+    assert.deepEqual(own.faults.steps.slice(steps), [], `once it is gone nothing is done for it any more (step ${at})`);
     assertNothingLeft(world);
   }
 });

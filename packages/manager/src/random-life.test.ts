@@ -15,7 +15,7 @@ import { createVmManager } from "./vm-manager.ts";
 const SEEDS = Array.from({ length: 150 }, (_, i) => i + 1);
 const LIVES = 4;
 const NAMES = ["a", "b", "c", "d"];
-const FAULT_KINDS = ["fail", "fail_after", "hang", "crash_before", "crash_after"] as const;
+const FAULT_KINDS = ["slow", "fail", "fail_after", "hang", "crash_before", "crash_after"] as const;
 
 /** What callers have been promised: names they were told exist, and names whose deletion they asked for. */
 interface Promises {

@@ -5,12 +5,13 @@
  *   fail          the call throws and has done nothing
  *   fail_after    the call throws and has done its work
  *   hang          nothing is done; the call settles when its signal fires (a commit is done, after 20 s)
+ *   slow          the work is done two seconds later, also when the signal fires meanwhile
  *   crash_before  the daemon dies before the call takes effect
  *   crash_after   the daemon dies right after it took effect
  */
 import { PlatformError } from "@fluxvm/core";
 
-export type FaultKind = "fail" | "fail_after" | "hang" | "crash_before" | "crash_after";
+export type FaultKind = "slow" | "fail" | "fail_after" | "hang" | "crash_before" | "crash_after";
 
 export interface Fault {
   readonly kind: FaultKind;

@@ -98,6 +98,9 @@ export class Incarnation {
     switch (fault) {
       case undefined:
         return work();
+      case "slow":
+        await this.ports.clock.sleep(SLOW_STEP_MS);
+        return work();
       case "fail":
         throw makeFaultError(name);
       case "fail_after":
@@ -250,6 +253,8 @@ export class SimulatedWorld {
           case "fail":
           case "fail_after":
             return { kind: "fail", error: makeFaultError("store.commit"), applied: fault === "fail_after" };
+          case "slow":
+            return { kind: "delay", until: mortalClock(this.clock, life).sleep(SLOW_STEP_MS) };
           case "hang":
             return { kind: "delay", until: mortalClock(this.clock, life).sleep(SLOW_COMMIT_MS) };
           case "crash_before":
@@ -264,6 +269,7 @@ export class SimulatedWorld {
 
 /** A commit that "hangs": a disk that answers in the end. One that never does is a dead daemon. */
 const SLOW_COMMIT_MS = 20_000;
+const SLOW_STEP_MS = 2_000;
 
 const DEFAULT_IMAGES: readonly ImageInfo[] = [
   {
