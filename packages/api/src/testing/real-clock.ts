@@ -15,6 +15,7 @@ export function createRealClock(): Clock {
       signal?.throwIfAborted();
       await new Promise<void>((resolve, reject) => {
         const timer = setTimeout(resolve, ms);
+        timer.unref(); // a guest's sleeping command does not keep a test alive
         signal?.addEventListener("abort", () => {
           clearTimeout(timer);
           reject(signal.reason as Error); // reasons are errors here
