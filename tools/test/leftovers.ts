@@ -43,11 +43,20 @@ export function findThings(mark: RunMark, before: HostSnapshot): string[] {
   const mounts = readFileSync("/proc/self/mountinfo", "utf8").split("\n");
   const mounted = mounts.filter((line) => line.includes(mark.folder)).map((line) => `mount ${line.split(" ")[4]}`);
   const loops = globSync("/sys/block/loop*/loop/backing_file").filter((file) => readText(file).includes(mark.folder));
-  return [
-    ...mounted,
-    ...loops.map((file) => `loop device of ${readText(file).trim()}`),
-    ...[...takeSnapshot()].filter((x) => !before.has(x)),
-  ];
+  const busy = listLiveInstances();
+  const made = [...takeSnapshot()].filter((thing) => !before.has(thing) && !busy.some((id) => thing.replaceAll("-", "_").includes(id)));
+  return [...mounted, ...loops.map((file) => `loop device of ${readText(file).trim()}`), ...made];
+}
+
+/** Ids of daemons that run now, with `_` for `-` as nftables writes them: a daemon of the run itself shows as a process. */
+function listLiveInstances(): string[] {
+  const commands = readdirSync("/proc")
+    .filter((name) => /^\d+$/.test(name))
+    .map((name) => readProc(name, "cmdline").split("\0"));
+  const daemons = commands.filter((words) => words.some((word) => word.endsWith("/fluxvmd/src/main.ts")) && words.includes("serve"));
+  const folders = daemons.map((words) => (words.includes("--state-dir") ? words[words.indexOf("--state-dir") + 1] : "/var/lib/fluxvm"));
+  const ids = folders.map((folder) => readText(join(folder ?? "", "instance")).trim());
+  return ids.filter((id) => id !== "").map((id) => id.replaceAll("-", "_"));
 }
 
 function readProc(pid: string, file: string): string {
