@@ -185,7 +185,11 @@ fn parse_network(network: &Value) -> Result<Network, Failure> {
             mtu: i.opt_u64("mtu")?.map(|m| m as u32),
         })
     });
-    Ok(Network { interfaces: interfaces.collect::<Result<_, Failure>>()?, nameservers: network.texts("nameservers")?, search: network.texts("search")? })
+    Ok(Network {
+        interfaces: interfaces.collect::<Result<_, Failure>>()?,
+        nameservers: network.texts("nameservers")?,
+        search: network.texts("search")?,
+    })
 }
 
 fn parse_workload(workload: &Value) -> Result<Workload, Failure> {

@@ -416,7 +416,24 @@ mod tests {
     #[test]
     fn refuses_what_is_not_in_the_protocol() {
         let deep = "[".repeat(100);
-        for text in ["", "{", "[1,]", "{\"a\":1,}", "1.5", "1e3", "9007199254740993", "\"\\ud800\"", "\"\\udc00x\"", "\"a", "nul", "1 2", "{\"a\":1,\"a\":2}", "\"\n\"", "-", &deep] {
+        for text in [
+            "",
+            "{",
+            "[1,]",
+            "{\"a\":1,}",
+            "1.5",
+            "1e3",
+            "9007199254740993",
+            "\"\\ud800\"",
+            "\"\\udc00x\"",
+            "\"a",
+            "nul",
+            "1 2",
+            "{\"a\":1,\"a\":2}",
+            "\"\n\"",
+            "-",
+            &deep,
+        ] {
             assert!(parse(text.as_bytes()).is_err(), "{text}");
         }
         assert!(parse(b"\"\xff\"").is_err());

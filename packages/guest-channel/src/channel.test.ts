@@ -43,7 +43,7 @@ class ScriptedGuest {
   }
 
   hangUp(): void {
-    this.#line.destroy();
+    this.#line.end();
   }
 }
 

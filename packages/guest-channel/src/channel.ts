@@ -81,6 +81,7 @@ export class GuestChannel {
       .on("data", (chunk: Buffer) => this.#onBytes(chunk))
       .on("drain", () => this.#flush())
       .on("error", (cause: Error) => this.#fail(lost(cause)))
+      .on("end", () => this.#fail(lost(undefined)))
       .on("close", () => this.#fail(lost(undefined)))
       .resume(); // whoever made the transport may have paused it
     if (options.signal.aborted) onAbort();

@@ -32,9 +32,14 @@ pub enum Outcome {
 pub enum Handler {
     /// The request did not fit into OPEN and comes as the first message.
     Request,
-    Starting { exec: u32, attach: Option<Value> },
+    Starting {
+        exec: u32,
+        attach: Option<Value>,
+    },
     Attached(Attached),
-    Waiting { exec: u32 },
+    Waiting {
+        exec: u32,
+    },
     Job(Job),
     Reading(Reading),
     Writing(Writing),

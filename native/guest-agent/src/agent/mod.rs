@@ -157,7 +157,8 @@ impl Core {
     pub fn change_token(&mut self, token: &str) {
         self.config.token = token.to_string();
         let Some(path) = &self.config_path else { return };
-        let Ok(Value::Map(mut fields)) = sys::read_file(path, 1 << 20).map_err(|_| ()).and_then(|t| guest_agent::json::parse(&t).map_err(|_| ())) else {
+        let Ok(Value::Map(mut fields)) = sys::read_file(path, 1 << 20).map_err(|_| ()).and_then(|t| guest_agent::json::parse(&t).map_err(|_| ()))
+        else {
             return;
         };
         fields.retain(|(name, _)| name != "token");

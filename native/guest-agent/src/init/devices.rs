@@ -18,7 +18,9 @@ pub fn load_modules(list: &[u8]) {
         let said = |what: &str, error: sys::Errno| log!("cannot {} {}: {}", what, String::from_utf8_lossy(path), describe(error.0));
         match sys::open(path, raw::O_RDONLY).map(|file| sys::load_module(file.raw(), compressed)) {
             Err(error) => said("open", error),
-            Ok(Err(error)) if error.is(sys::errno::ENOENT) => log!("cannot load {}: it needs one that is not loaded yet", String::from_utf8_lossy(path)),
+            Ok(Err(error)) if error.is(sys::errno::ENOENT) => {
+                log!("cannot load {}: it needs one that is not loaded yet", String::from_utf8_lossy(path))
+            }
             Ok(Err(error)) if !error.is(sys::errno::EEXIST) => said("load", error),
             Ok(_) => {}
         }

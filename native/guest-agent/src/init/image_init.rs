@@ -140,7 +140,8 @@ fn offer_network(network: &Network) {
     if first_existing(&others).is_some() {
         return;
     }
-    let Some(networkd) = first_existing(&[b"/lib/systemd/system/systemd-networkd.service", b"/usr/lib/systemd/system/systemd-networkd.service"]) else {
+    let Some(networkd) = first_existing(&[b"/lib/systemd/system/systemd-networkd.service", b"/usr/lib/systemd/system/systemd-networkd.service"])
+    else {
         return;
     };
     report("make /run/systemd/network", sys::mkdir_parents(b"/run/systemd/network", 0o755));
@@ -156,7 +157,9 @@ fn offer_network(network: &Network) {
             unit += &alloc::format!("[Link]\nMTUBytes={mtu}\n");
         }
         unit += "[Network]\nIPv6AcceptRA=no\n";
-        for (key, value) in [("Address", &interface.address), ("Address", &interface.address6), ("Gateway", &interface.gateway), ("Gateway", &interface.gateway6)] {
+        for (key, value) in
+            [("Address", &interface.address), ("Address", &interface.address6), ("Gateway", &interface.gateway), ("Gateway", &interface.gateway6)]
+        {
             if let Some(value) = value {
                 unit += &alloc::format!("{key}={value}\n");
             }

@@ -44,10 +44,6 @@ pub fn write_all(fd: Fd, mut bytes: &[u8]) -> Result<()> {
     Ok(())
 }
 
-pub fn seek_end(fd: Fd) -> Result<u64> {
-    call!(raw::__NR_lseek, fd, 0, 2).map(|at| at as u64)
-}
-
 /// The whole of a small file. `EFBIG` above `bound` bytes.
 pub fn read_file(path: &[u8], bound: usize) -> Result<Vec<u8>> {
     let fd = open(path, raw::O_RDONLY | raw::O_NONBLOCK)?;
@@ -137,11 +133,6 @@ pub fn fchown(fd: Fd, uid: u32, gid: u32) -> Result<()> {
     call!(raw::__NR_fchown, fd, uid, gid).map(|_| ())
 }
 
-pub fn chown(path: &[u8], uid: u32, gid: u32) -> Result<()> {
-    let path = CPath::new(path)?;
-    call!(raw::__NR_fchownat, AT_FDCWD, path.ptr(), uid, gid, 0).map(|_| ())
-}
-
 /// What `stat` tells, of the kernel's `statx`.
 #[derive(Clone, Copy)]
 pub struct Stat {
@@ -149,8 +140,6 @@ pub struct Stat {
     pub uid: u32,
     pub gid: u32,
     pub size: u64,
-    pub links: u32,
-    pub inode: u64,
     pub mtime_ms: i64,
     pub device: (u32, u32),
 }
@@ -176,8 +165,6 @@ fn statx(directory: Fd, path: *const u8, flags: u32) -> Result<Stat> {
         uid: x.stx_uid,
         gid: x.stx_gid,
         size: x.stx_size,
-        links: x.stx_nlink,
-        inode: x.stx_ino,
         mtime_ms: x.stx_mtime.tv_sec * 1000 + i64::from(x.stx_mtime.tv_nsec) / 1_000_000,
         device: (x.stx_dev_major, x.stx_dev_minor),
     })
@@ -315,7 +302,8 @@ pub fn duplicate(from: Fd, to: Fd) -> Result<()> {
 pub fn open_pty(rows: u16, columns: u16) -> Result<(OwnedFd, OwnedFd)> {
     const TIOCSPTLCK: u32 = 0x4004_5431;
     const TIOCGPTPEER: u32 = 0x5441;
-    let ours = open(b"/dev/ptmx", raw::O_RDWR | raw::O_NOCTTY | raw::O_NONBLOCK).or_else(|_| open(b"/dev/pts/ptmx", raw::O_RDWR | raw::O_NOCTTY | raw::O_NONBLOCK))?;
+    let ours = open(b"/dev/ptmx", raw::O_RDWR | raw::O_NOCTTY | raw::O_NONBLOCK)
+        .or_else(|_| open(b"/dev/pts/ptmx", raw::O_RDWR | raw::O_NOCTTY | raw::O_NONBLOCK))?;
     let unlocked = 0i32;
     call!(raw::__NR_ioctl, ours.raw(), TIOCSPTLCK, &raw const unlocked)?;
     let theirs = call!(raw::__NR_ioctl, ours.raw(), TIOCGPTPEER, raw::O_RDWR | raw::O_NOCTTY | raw::O_CLOEXEC)?;
