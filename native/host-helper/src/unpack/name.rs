@@ -24,8 +24,11 @@ pub enum Whiteout<'a> {
     Ignored,
 }
 
-/// Takes `./a//b/` as `a/b`. @throws unsafe for absolute names and `..`, malformed for what no file can be called.
+/// Takes `./a//b/` as `a/b`, and `/` as the root itself, as umoci names it. @throws unsafe for absolute names and `..`, malformed for what no file can be called.
 pub fn clean(path: &[u8]) -> Outcome<Target> {
+    if path == b"/" {
+        return Ok(Target::Root);
+    }
     if path.first() == Some(&b'/') {
         return Err(Failure::about(Kind::Unsafe, path, "its name is absolute"));
     }
@@ -81,6 +84,7 @@ mod tests {
         }
         assert_eq!(clean(b"...").unwrap(), inside("", "..."));
         assert_eq!(clean(b"./").unwrap(), Target::Root);
+        assert_eq!(clean(b"/").unwrap(), Target::Root);
     }
 
     #[test]
