@@ -26,15 +26,15 @@ export interface LeftProcess {
 
 /** Named things of ours that exist on the host now. */
 export function takeSnapshot(): HostSnapshot {
-  return new Set([...listCgroups(), ...listNamed("/run/netns", "network namespace"), ...listTables(), ...listLinks()]);
+  const named = [...listCgroups(), ...listNamed("/run/netns", "network namespace"), ...listTables(), ...listLinks()];
+  return new Set([...named, ...listMachines(), ...listOrphans()]);
 }
 
 /** Processes of the run that are still there; the caller and its ancestors are none of them. */
 export function findProcesses(mark: RunMark): LeftProcess[] {
-  return readdirSync("/proc")
-    .filter((name) => /^\d+$/.test(name) && Number(name) !== process.pid)
-    .map((name) => ({ pid: Number(name), command: readProc(name, "cmdline").replaceAll("\0", " ").trim() }))
-    .filter(({ pid, command }) => command !== "" && (command.includes(mark.folder) || readProc(String(pid), "environ").includes(mark.id)))
+  return listCommands()
+    .filter(({ pid, command }) => pid !== process.pid && command !== "")
+    .filter(({ pid, command }) => command.includes(mark.folder) || readProc(String(pid), "environ").includes(mark.id))
     .filter(({ pid }) => !isZombie(pid));
 }
 
@@ -50,13 +50,33 @@ export function findThings(mark: RunMark, before: HostSnapshot): string[] {
 
 /** Ids of daemons that run now, with `_` for `-` as nftables writes them: a daemon of the run itself shows as a process. */
 function listLiveInstances(): string[] {
-  const commands = readdirSync("/proc")
-    .filter((name) => /^\d+$/.test(name))
-    .map((name) => readProc(name, "cmdline").split("\0"));
+  const commands = listCommands().map(({ command }) => command.split(" "));
   const daemons = commands.filter((words) => words.some((word) => word.endsWith("/fluxvmd/src/main.ts")) && words.includes("serve"));
   const folders = daemons.map((words) => (words.includes("--state-dir") ? words[words.indexOf("--state-dir") + 1] : "/var/lib/fluxvm"));
   const ids = folders.map((folder) => readText(join(folder ?? "", "instance")).trim());
   return ids.filter((id) => id !== "").map((id) => id.replaceAll("-", "_"));
+}
+
+/** VMM processes of any instance; the instance's id is in the name, so those of running daemons can be told apart. */
+function listMachines(): string[] {
+  return listCommands().flatMap(({ pid, command }) => {
+    const marker = /guest=fluxvm\/\S+/.exec(command)?.[0];
+    return marker === undefined ? [] : [`process ${pid} ${marker}`];
+  });
+}
+
+/** Helper and log writer processes that nobody waits for. With a daemon running they may be those of its machines. */
+function listOrphans(): string[] {
+  if (listLiveInstances().length > 0) return [];
+  const helpers = listCommands().filter(({ command }) => /\/fluxvm-host-helper( |$)/.test(command));
+  return helpers
+    .filter(({ pid }) => /^\d+ \(.*\) \S 1 /.test(readProc(String(pid), "stat")))
+    .map(({ pid, command }) => `process ${pid} ${command}`);
+}
+
+function listCommands(): LeftProcess[] {
+  const pids = readdirSync("/proc").filter((name) => /^\d+$/.test(name));
+  return pids.map((pid) => ({ pid: Number(pid), command: readProc(pid, "cmdline").replaceAll("\0", " ").trim() }));
 }
 
 function readProc(pid: string, file: string): string {
