@@ -78,6 +78,11 @@ long_mode:
 4:  hlt
     jmp 4b
 
+    /* Named by the tables of the core library, which are not loaded. */
+    .globl rust_eh_personality
+rust_eh_personality:
+    ud2
+
     /* Only wakes `hlt`; acknowledges at the interrupt controller. */
 timer_interrupt:
     push rax
