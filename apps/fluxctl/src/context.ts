@@ -43,8 +43,8 @@ export class CommandContext {
     return await this.#client;
   }
 
-  progress(label: string): ProgressDisplay {
-    return new ProgressDisplay({ environment: this.environment, isQuiet: this.isQuiet, label });
+  progress(label: string, options: { readonly silentMs?: number } = {}): ProgressDisplay {
+    return new ProgressDisplay({ environment: this.environment, isQuiet: this.isQuiet, label, ...options });
   }
 
   /** A signal for cleaning up after `signal` has fired. */

@@ -23,7 +23,7 @@ export interface Client {
   readonly host: HostClient;
   /** The address in use, for messages. */
   readonly server: string;
-  /** Ends every connection. Requests under way fail. */
+  /** Ends every connection. Requests and exec sessions under way fail. */
   close(): Promise<void>;
 }
 

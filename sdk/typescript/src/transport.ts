@@ -51,6 +51,7 @@ export class Transport {
   readonly address: ServerAddress;
   readonly dispatcher: Dispatcher;
   readonly #headers: Readonly<Record<string, string>>;
+  readonly #closing = new AbortController();
 
   constructor(options: TransportOptions) {
     this.address = parseServerAddress(options.server);
@@ -112,7 +113,13 @@ export class Transport {
     throw await this.#readError(reply, options.signal);
   }
 
+  /** Fires with the reason when the client is closed: what lives longer than a request ends with it. */
+  get closing(): AbortSignal {
+    return this.#closing.signal;
+  }
+
   async close(): Promise<void> {
+    this.#closing.abort(new PlatformError("REQUEST_CANCELLED", "The client was closed"));
     await this.dispatcher.destroy();
   }
 

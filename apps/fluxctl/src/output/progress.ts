@@ -1,6 +1,7 @@
 /**
  * How far something long has come, on standard error: one line redrawn in place on a terminal, with a bar, rate and
- * time left; elsewhere a plain line for each phase and at most one every five seconds. Quiet shows nothing.
+ * time left; elsewhere a plain line for each phase and at most one every five seconds. Quiet shows nothing, and what is
+ * over within `silentMs` shows nothing either.
  */
 import { formatBytes, formatDuration } from "@fluxvm/core";
 import type { Environment } from "../environment.ts";
@@ -25,16 +26,23 @@ export class ProgressDisplay {
   readonly #label: string;
   readonly #isQuiet: boolean;
   readonly #startedMs: number;
+  readonly #silentMs: number;
   #samples: { readonly atMs: number; readonly bytes: number }[] = [];
   #phase: string | undefined;
   #shownMs = Number.NEGATIVE_INFINITY;
   #hasLine = false;
 
-  constructor(options: { readonly environment: Environment; readonly label: string; readonly isQuiet: boolean }) {
+  constructor(options: {
+    readonly environment: Environment;
+    readonly label: string;
+    readonly isQuiet: boolean;
+    readonly silentMs?: number;
+  }) {
     this.#environment = options.environment;
     this.#label = sanitise(options.label);
     this.#isQuiet = options.isQuiet;
     this.#startedMs = options.environment.nowMs();
+    this.#silentMs = options.silentMs ?? 0;
   }
 
   update(state: ProgressState): void {
@@ -44,6 +52,7 @@ export class ProgressDisplay {
     if (isNewPhase) this.#samples = [];
     this.#phase = state.phase;
     this.#sample(nowMs, state.doneBytes);
+    if (nowMs - this.#startedMs < this.#silentMs) return;
     const isTerminal = this.#environment.stderr.isTTY === true;
     if (!isNewPhase && nowMs - this.#shownMs < (isTerminal ? REDRAW_MS : PLAIN_LINE_MS)) return;
     this.#shownMs = nowMs;

@@ -79,6 +79,27 @@ async function writeInPieces(session: ExecSession, text: string): Promise<void> 
   session.endStdin();
 }
 
+test("input ends after what was written, even if nobody waited for that", async (t) => {
+  const { client } = await setUp(t);
+  const session = await client.execs.start("a", { command: ["cat"], stdin: true });
+  const pieces = Array.from({ length: 5 }, (_, i) => Buffer.alloc(300_000, i));
+  const writes = Promise.all(pieces.map(async (piece) => await session.writeStdin(piece)));
+  session.endStdin();
+  const { stdout } = await session.collect();
+  assert.deepEqual([stdout.equals(Buffer.concat(pieces)), await writes], [true, [true, true, true, true, true]]);
+  await assert.rejects(
+    async () => await (await endedSession(client)).writeStdin("late"),
+    (error) => isPlatformError(error, "EXEC_STDIN_ENDED"),
+  );
+});
+
+/** A session whose command goes on after its input has ended. */
+async function endedSession(client: Client): Promise<ExecSession> {
+  const session = await client.execs.start("a", { command: ["sleep"], stdin: true });
+  session.endStdin();
+  return session;
+}
+
 test("a reader that stops holds the command back instead of filling memory", async (t) => {
   const { daemon, client } = await setUp(t);
   const session = await client.execs.start("a", { command: ["numbers", "200000"] });
@@ -158,6 +179,14 @@ test("detaching leaves the command; a second session goes on where the first had
   second.endStdin();
   assert.equal((await second.collect()).stdout.toString(), "world");
   assert.equal(daemon.host.requireExec("a", first.execId).view().state, "exited");
+});
+
+test("closing the client ends its sessions", async (t) => {
+  const { daemon } = await setUp(t);
+  const client = createClient({ server: daemon.address });
+  const session = await client.execs.start("a", { command: ["sleep"] });
+  await client.close();
+  await assert.rejects(session.exited, (error) => isPlatformError(error, "REQUEST_CANCELLED"));
 });
 
 test("the caller's signal ends a session with the caller's reason", async (t) => {

@@ -89,6 +89,8 @@ export class ExecSession {
   #ackTimer: NodeJS.Timeout | undefined;
   #lastProgressMs = performance.now();
   #attempt = 0;
+  /** Writes and the end of input take their turns, however they are called. */
+  #writing: Promise<unknown> = Promise.resolve();
   /** Position in the input up to which the present connection has carried it. */
   #stdinSent = 0;
   #allConsumed: (() => void) | undefined;
@@ -107,9 +109,11 @@ export class ExecSession {
     this.exited = promise;
     this.exited.catch(() => undefined); // a caller that only reads the output sees the failure there
     this.#settleExit = { resolve, reject };
-    const onAbort = (): void => this.#fail(toCallerError(options.signal?.reason));
-    if (options.signal?.aborted === true) onAbort();
-    else options.signal?.addEventListener("abort", onAbort, { once: true, signal: this.#stop.signal });
+    for (const source of [options.signal, transport.closing]) {
+      const onAbort = (): void => this.#fail(toCallerError(source?.reason));
+      if (source?.aborted === true) onAbort();
+      else source?.addEventListener("abort", onAbort, { once: true, signal: this.#stop.signal });
+    }
     this.#run().catch((error: unknown) => this.#fail(error instanceof Error ? error : new Error(String(error))));
   }
 
@@ -141,24 +145,17 @@ export class ExecSession {
    * The result is false when nobody reads any more because the command has ended.
    */
   async writeStdin(data: Uint8Array | string): Promise<boolean> {
-    let rest: Uint8Array = typeof data === "string" ? Buffer.from(data) : data;
-    while (rest.byteLength > 0) {
-      this.#throwIfFailed();
-      const taken = await this.#stdin.push(rest);
-      if (taken === 0) {
-        this.#throwIfFailed();
-        return false;
-      }
-      rest = rest.subarray(taken);
-      if (this.#isAttached) this.#sendStdin();
-    }
-    return !this.#stdin.isClosed;
+    const turn = this.#writing.then(async () => await this.#write(typeof data === "string" ? Buffer.from(data) : data));
+    this.#writing = turn.catch(() => undefined); // its own caller sees the failure
+    return await turn;
   }
 
-  /** No more input: the command sees the end of its standard input after what was written. */
+  /** No more input: the command sees the end of its standard input after everything written so far. */
   endStdin(): void {
-    this.#stdin.end();
-    if (this.#isAttached) this.#sendStdinEnd();
+    this.#writing = this.#writing.then(() => {
+      this.#stdin.end();
+      if (this.#isAttached) this.#sendStdinEnd();
+    });
   }
 
   /** Tells the command's terminal its size; the last size is told again after a broken connection. */
@@ -191,6 +188,20 @@ export class ExecSession {
   async [Symbol.asyncDispose](): Promise<void> {
     this.detach();
     await Promise.resolve();
+  }
+
+  async #write(data: Uint8Array): Promise<boolean> {
+    for (let rest = data; rest.byteLength > 0;) {
+      this.#throwIfFailed();
+      const taken = await this.#stdin.push(rest);
+      if (taken === 0) {
+        this.#throwIfFailed();
+        return false;
+      }
+      rest = rest.subarray(taken);
+      if (this.#isAttached) this.#sendStdin();
+    }
+    return !this.#stdin.isClosed;
   }
 
   async #run(): Promise<void> {

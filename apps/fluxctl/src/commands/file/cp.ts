@@ -7,6 +7,9 @@ import { download } from "../../copy/download.ts";
 import { upload, type CopyResult } from "../../copy/upload.ts";
 import { parsePlace, type Place } from "../../guest-path.ts";
 
+/** A copy that is over by then needs no progress. */
+const SILENT_MS = 500;
+
 type GuestPlace = Extract<Place, { kind: "guest" }>;
 
 export const cp = defineCommand({
@@ -34,7 +37,7 @@ export const cp = defineCommand({
 async function copyIn(context: CommandContext, from: string, to: GuestPlace): Promise<void> {
   const client = await context.client();
   const { signal } = context;
-  const progress = context.progress(`${from} -> ${to.vm}:${to.path}`);
+  const progress = context.progress(`${from} -> ${to.vm}:${to.path}`, { silentMs: SILENT_MS });
   try {
     if (from !== "-") return report(context, to.vm, await upload({ client, vm: to.vm, from, to: to.path, progress, signal }));
     const count = countBytes(progress, undefined);
@@ -48,7 +51,7 @@ async function copyIn(context: CommandContext, from: string, to: GuestPlace): Pr
 async function copyOut(context: CommandContext, from: GuestPlace, to: string): Promise<void> {
   const client = await context.client();
   const { signal } = context;
-  const progress = context.progress(`${from.vm}:${from.path} -> ${to}`);
+  const progress = context.progress(`${from.vm}:${from.path} -> ${to}`, { silentMs: SILENT_MS });
   try {
     if (to !== "-") return report(context, undefined, await download({ client, vm: from.vm, from: from.path, to, progress, signal }));
     const { stdout } = context.environment;

@@ -8,7 +8,6 @@ const CAPABILITY_PRESENTATION: Presentation<Capability> = {
     { title: "CAPABILITY", value: (capability) => capability.name },
     { title: "STATUS", value: (capability) => capability.status },
     { title: "DETAIL", value: (capability) => capability.detail },
-    { title: "ADVICE", value: (capability) => capability.advice },
   ],
 };
 
@@ -23,6 +22,8 @@ export const hostReport = defineCommand({
     const report = await client.host.report({ refresh: input.isOn("refresh"), signal: context.signal });
     if (context.output === "json") context.printer.record(report, { name: (item) => item.kernel, columns: [] });
     else context.printer.list(report.capabilities, CAPABILITY_PRESENTATION);
+    if (context.output !== "table") return 0;
+    for (const { name, advice } of report.capabilities) if (advice !== undefined) context.printer.note(`${name}: ${advice}`);
     return 0;
   },
 });
