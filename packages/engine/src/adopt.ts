@@ -13,8 +13,8 @@ import { planAdoption, type AdoptionPlan, type SeenMachine } from "./adoption-pl
 import { readNow, rebaseDeadline } from "./deadline.ts";
 import type { EnginePorts } from "./ports.ts";
 import { Slots } from "./slots.ts";
-import { toStoredState, toVisiblePhase } from "./state-view.ts";
-import { removeLeftovers } from "./teardown.ts";
+import { getProcessRecord, toStoredState, toVisiblePhase } from "./state-view.ts";
+import { CLEANUP_TIMEOUT_MS, removeLeftovers } from "./teardown.ts";
 import { VmDriver } from "./vm-driver.ts";
 import { parseVmRecord, type VmRecord } from "./vm-record.ts";
 
@@ -30,9 +30,12 @@ interface Adoption {
 export async function adoptVms(ports: EnginePorts, options: CallOptions): Promise<readonly VmDriver[]> {
   const records = (await ports.store.load("vms")).map(parseVmRecord);
   const slots = new Slots({ what: "adoptions", count: PARALLEL_ADOPTIONS, maxWaiting: records.length });
-  const adoptions = await Promise.all(records.map(async (record) => await slots.run(options.signal, async () => await lookAt(record, ports, options))));
+  const adoptions = await Promise.all(
+    records.map(async (record) => await slots.run(options.signal, async () => await lookAt(record, ports, options))),
+  );
   await removeLeftovers(new Map(records.map((record) => [record.id, record])), ports, options);
   await dropLostLeases(records, ports);
+  await restoreRules(adoptions, ports, options);
   return adoptions.map((adoption) => startDriver(adoption, ports));
 }
 
@@ -58,7 +61,36 @@ function startDriver(adoption: Adoption, ports: EnginePorts): VmDriver {
   const to = toVisiblePhase(plan.state);
   logger.info({ vmId: record.id, vmName: record.name, from, to, reason: plan.reason || "adopted", durationMs: 0 }, "vm adopted");
   if (from !== to) observer.transition({ vmId: record.id, from, to, reason: plan.reason || "adopted", durationMs: 0 });
-  return new VmDriver({ record, state: plan.state, effect: plan.effect, process, dirty: from !== to || before.bootId !== host.bootId }, ports);
+  return new VmDriver(
+    { record, state: plan.state, effect: plan.effect, process, dirty: from !== to || before.bootId !== host.bootId },
+    ports,
+  );
+}
+
+/** Rules of running VMs that somebody took away meanwhile, as a reload of the firewall does. */
+async function restoreRules(adoptions: readonly Adoption[], ports: EnginePorts, options: CallOptions): Promise<void> {
+  const live = adoptions.filter(({ plan, record }) => getProcessRecord(plan.state) !== undefined && record.spec.network.mode === "user");
+  if (live.length === 0) return;
+  const attempt = async (vmId: string | undefined, work: (signal: AbortSignal) => Promise<void>): Promise<void> => {
+    try {
+      await withDeadline(
+        { clock: ports.clock, timeoutMs: CLEANUP_TIMEOUT_MS, signal: options.signal, what: "restoring egress rules" },
+        work,
+      );
+    } catch (error) {
+      options.signal.throwIfAborted();
+      ports.logger.error({ vmId, err: error }, "egress rules could not be restored");
+    }
+  };
+  await attempt(undefined, async (listing) => {
+    const present = new Set((await ports.egress.list({ signal: listing })).map((rule) => rule.vmId));
+    for (const { record } of live.filter((adoption) => !present.has(adoption.record.id))) {
+      const { id, owner, spec } = record;
+      const allowCidrs = spec.network.mode === "user" ? (spec.network.allow_cidrs ?? []) : [];
+      await attempt(id, async (signal) => await ports.egress.ensure({ vmId: id, uid: owner.uid, allowCidrs }, { signal }));
+      ports.logger.warn({ vmId: id }, "egress rules restored");
+    }
+  });
 }
 
 /** Leases whose VM is not there: none in normal life, since both go in one commit. */

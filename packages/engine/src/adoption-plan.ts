@@ -59,11 +59,17 @@ export function planAdoption(state: StoredVmState, facts: AdoptionFacts): Adopti
 
 function planStarting(state: StoredVmState & { readonly phase: "starting" }, facts: AdoptionFacts): AdoptionPlan {
   if (state.process === undefined) return facts.rebooted ? stoppedByReboot(facts) : { state, effect: "launch", reason: "" };
-  if (facts.seen === "gone" && state.fresh) return { state: { phase: "deleting", reason: "create_failed" }, effect: "teardown", reason: "vanished" };
+  if (facts.seen === "gone" && state.fresh)
+    return { state: { phase: "deleting", reason: "create_failed" }, effect: "teardown", reason: "vanished" };
   return planLive({ ...state, process: state.process }, facts);
 }
 
-function planLive(state: StoredVmState & { readonly phase: "starting" | "running" | "paused" } & Required<Pick<VmState & { readonly phase: "running" }, "process">>, facts: AdoptionFacts): AdoptionPlan {
+function planLive(
+  state: StoredVmState & { readonly phase: "starting" | "running" | "paused" } & Required<
+      Pick<VmState & { readonly phase: "running" }, "process">
+    >,
+  facts: AdoptionFacts,
+): AdoptionPlan {
   const { process } = state;
   switch (facts.seen) {
     case "gone":
@@ -74,7 +80,11 @@ function planLive(state: StoredVmState & { readonly phase: "starting" | "running
         reason: "unknown",
       };
     case "prelaunch":
-      return { state: { phase: "starting", fresh: state.phase === "starting" && state.fresh, process }, effect: "boot", reason: state.phase === "starting" ? "" : "adopted" };
+      return {
+        state: { phase: "starting", fresh: state.phase === "starting" && state.fresh, process },
+        effect: "boot",
+        reason: state.phase === "starting" ? "" : "adopted",
+      };
     case "running":
     case "ended":
       return { state: { phase: "running", process }, effect: "none", reason: state.phase === "running" ? "" : "adopted" };

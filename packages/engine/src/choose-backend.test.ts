@@ -19,13 +19,21 @@ const CAPABILITIES: BackendCapabilities = {
   maxVcpus: 8,
 };
 const NEEDS: BackendNeeds = { boot: "kernel", networkMode: "user", accel: "auto", agent: true, vcpus: 2, disk: true };
-const small: BackendCandidate = { name: "small", capabilities: CAPABILITIES, probe: { usable: true, version: "1", accelerator: "tcg", note: "KVM spins" } };
+const small: BackendCandidate = {
+  name: "small",
+  capabilities: CAPABILITIES,
+  probe: { usable: true, version: "1", accelerator: "tcg", note: "KVM spins" },
+};
 const full: BackendCandidate = {
   name: "full",
   capabilities: { ...CAPABILITIES, boot: ["kernel", "firmware"], firmware: ["uefi"], maxVcpus: 200 },
   probe: { usable: true, version: "1", accelerator: "kvm" },
 };
-const absent: BackendCandidate = { name: "absent", capabilities: full.capabilities, probe: { usable: false, reason: "absent is not installed", advice: "install absent" } };
+const absent: BackendCandidate = {
+  name: "absent",
+  capabilities: full.capabilities,
+  probe: { usable: false, reason: "absent is not installed", advice: "install absent" },
+};
 
 function choose(requested: string, needs: Partial<BackendNeeds>, candidates: readonly BackendCandidate[] = [absent, small, full]): string {
   try {
@@ -44,7 +52,10 @@ test("auto takes the first in order that can", () => {
 
 test("auto says of each why not", () => {
   const text = choose("auto", { boot: "firmware", firmware: "bios" });
-  assert.match(text, /^BACKEND_UNSUPPORTED: .*absent is not installed \(install absent\); small: it cannot boot by firmware; full: it has no bios firmware/);
+  assert.match(
+    text,
+    /^BACKEND_UNSUPPORTED: .*absent is not installed \(install absent\); small: it cannot boot by firmware; full: it has no bios firmware/,
+  );
   assert.match(choose("auto", {}, [absent]), /^BACKEND_UNAVAILABLE/);
   assert.match(choose("auto", {}, []), /none is configured/);
 });

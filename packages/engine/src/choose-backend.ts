@@ -49,13 +49,21 @@ function requireBackend(request: BackendRequest, candidates: readonly BackendCan
   const name = request.requested;
   const candidate = candidates.find((c) => c.name === name);
   if (candidate === undefined) {
-    const nearest = findNearest(name, candidates.map((c) => c.name));
+    const nearest = findNearest(
+      name,
+      candidates.map((c) => c.name),
+    );
     const hint = nearest === undefined ? "" : `, did you mean "${nearest}"`;
-    throw new PlatformError("BACKEND_UNKNOWN", `There is no backend "${name}"${hint}`, { fields: [{ path: "backend", message: "unknown" }] });
+    throw new PlatformError("BACKEND_UNKNOWN", `There is no backend "${name}"${hint}`, {
+      fields: [{ path: "backend", message: "unknown" }],
+    });
   }
   const lack = findLack(candidate, request.needs);
   if (lack === undefined) return name;
-  throw new PlatformError(candidate.probe.usable ? "BACKEND_UNSUPPORTED" : "BACKEND_UNAVAILABLE", `Backend "${name}" cannot run this VM: ${lack}`);
+  throw new PlatformError(
+    candidate.probe.usable ? "BACKEND_UNSUPPORTED" : "BACKEND_UNAVAILABLE",
+    `Backend "${name}" cannot run this VM: ${lack}`,
+  );
 }
 
 /** What the candidate lacks, as half a sentence; `undefined` when it can. */

@@ -7,12 +7,17 @@ const NOW: Now = { bootId: "a", bootMs: 1000, wallMs: 5_000_000 };
 
 test("within a boot no step of the wall clock changes what remains", () => {
   fc.assert(
-    fc.property(fc.integer({ min: 1, max: 1e9 }), fc.integer({ min: 0, max: 1e9 }), fc.integer({ min: -1e12, max: 1e12 }), (ttlMs, passedMs, stepMs) => {
-      const deadline = computeDeadline(ttlMs, NOW);
-      const later = { bootId: "a", bootMs: NOW.bootMs + passedMs, wallMs: NOW.wallMs + passedMs + stepMs };
-      assert.equal(computeRemainingMs(deadline, later), ttlMs - passedMs);
-      assert.equal(rebaseDeadline(deadline, later), deadline);
-    }),
+    fc.property(
+      fc.integer({ min: 1, max: 1e9 }),
+      fc.integer({ min: 0, max: 1e9 }),
+      fc.integer({ min: -1e12, max: 1e12 }),
+      (ttlMs, passedMs, stepMs) => {
+        const deadline = computeDeadline(ttlMs, NOW);
+        const later = { bootId: "a", bootMs: NOW.bootMs + passedMs, wallMs: NOW.wallMs + passedMs + stepMs };
+        assert.equal(computeRemainingMs(deadline, later), ttlMs - passedMs);
+        assert.equal(rebaseDeadline(deadline, later), deadline);
+      },
+    ),
   );
 });
 

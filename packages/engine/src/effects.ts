@@ -4,7 +4,7 @@
  * driver's state.
  */
 import { assertNever, computeBackoffMs, PlatformError, toPlatformError, withDeadline, type DeadlineOptions } from "@fluxvm/core";
-import type { VmExit, VmProcess } from "@fluxvm/vmm";
+import type { DiskPlan, VmExit, VmProcess } from "@fluxvm/vmm";
 import type { GuestAgent } from "./guest-agent.ts";
 import { attemptAdoption, type AdoptedMachine } from "./adopt-process.ts";
 import type { SeenMachine } from "./adoption-plan.ts";
@@ -13,7 +13,6 @@ import { prepareAndLaunch } from "./prepare.ts";
 import { endProcesses, tearDown } from "./teardown.ts";
 import { planRemoval, type VmRecord } from "./vm-record.ts";
 import type { VmEffect, VmOutcome, VmState } from "./vm-state.ts";
-import type { DiskPlan } from "@fluxvm/vmm";
 
 export interface EffectContext {
   readonly ports: EnginePorts;
@@ -42,7 +41,11 @@ const STATUS_TIMEOUT_MS = 5_000;
 const FIRST_RETRY_MS = 200;
 const MAX_RETRY_MS = 30_000;
 
-export async function runEffect(effect: Exclude<VmEffect, "none"> | "abandon", context: EffectContext, signal: AbortSignal): Promise<EffectResult> {
+export async function runEffect(
+  effect: Exclude<VmEffect, "none"> | "abandon",
+  context: EffectContext,
+  signal: AbortSignal,
+): Promise<EffectResult> {
   switch (effect) {
     case "launch":
       return await launch(context, signal);
@@ -108,27 +111,51 @@ async function abandon(context: EffectContext, signal: AbortSignal): Promise<Eff
 
 async function boot(context: EffectContext, signal: AbortSignal): Promise<EffectResult> {
   const { clock, config } = context.ports;
-  return await withProcess(context, signal, (message) => ({ kind: "boot_failed", reason: "launch_failed", message }), async (process) => {
-    await withDeadline({ clock, timeoutMs: config.launchTimeoutMs, signal, what: `booting VM "${context.record.name}"` }, async (inner) => await process.boot({ signal: inner }));
-    return { kind: "booted" };
-  });
+  return await withProcess(
+    context,
+    signal,
+    (message) => ({ kind: "boot_failed", reason: "launch_failed", message }),
+    async (process) => {
+      await withDeadline(
+        { clock, timeoutMs: config.launchTimeoutMs, signal, what: `booting VM "${context.record.name}"` },
+        async (inner) => await process.boot({ signal: inner }),
+      );
+      return { kind: "booted" };
+    },
+  );
 }
 
 async function pause(context: EffectContext, signal: AbortSignal): Promise<EffectResult> {
   const { clock } = context.ports;
-  return await withProcess(context, signal, (_, seen) => (seen === "paused" ? { kind: "paused" } : { kind: "pause_failed", seen }), async (process) => {
-    await withDeadline({ clock, timeoutMs: PAUSE_TIMEOUT_MS, signal, what: `pausing VM "${context.record.name}"` }, async (inner) => await process.pause({ signal: inner }));
-    return { kind: "paused" };
-  });
+  return await withProcess(
+    context,
+    signal,
+    (_, seen) => (seen === "paused" ? { kind: "paused" } : { kind: "pause_failed", seen }),
+    async (process) => {
+      await withDeadline(
+        { clock, timeoutMs: PAUSE_TIMEOUT_MS, signal, what: `pausing VM "${context.record.name}"` },
+        async (inner) => await process.pause({ signal: inner }),
+      );
+      return { kind: "paused" };
+    },
+  );
 }
 
 async function resume(context: EffectContext, signal: AbortSignal): Promise<EffectResult> {
   const { clock } = context.ports;
-  return await withProcess(context, signal, (_, seen) => (seen === "running" ? { kind: "resumed" } : { kind: "resume_failed", seen }), async (process) => {
-    await withDeadline({ clock, timeoutMs: PAUSE_TIMEOUT_MS, signal, what: `resuming VM "${context.record.name}"` }, async (inner) => await process.resume({ signal: inner }));
-    await setGuestClock(context, signal);
-    return { kind: "resumed" };
-  });
+  return await withProcess(
+    context,
+    signal,
+    (_, seen) => (seen === "running" ? { kind: "resumed" } : { kind: "resume_failed", seen }),
+    async (process) => {
+      await withDeadline(
+        { clock, timeoutMs: PAUSE_TIMEOUT_MS, signal, what: `resuming VM "${context.record.name}"` },
+        async (inner) => await process.resume({ signal: inner }),
+      );
+      await setGuestClock(context, signal);
+      return { kind: "resumed" };
+    },
+  );
 }
 
 /** A guest stood still while time went on. Done before the VM counts as running, so before any call reaches the guest. */
@@ -136,10 +163,13 @@ async function setGuestClock(context: EffectContext, signal: AbortSignal): Promi
   const { agent, ports, record } = context;
   if (agent === undefined || agent.version === undefined) return; // never answered: it sets its clock when it starts
   try {
-    await withDeadline({ clock: ports.clock, timeoutMs: CLOCK_SET_TIMEOUT_MS, signal, what: "setting the guest's clock" }, async (inner) => {
-      await agent.waitReady({ signal: inner });
-      await agent.setClock({ wallMs: ports.clock.wallMs() }, { signal: inner });
-    });
+    await withDeadline(
+      { clock: ports.clock, timeoutMs: CLOCK_SET_TIMEOUT_MS, signal, what: "setting the guest's clock" },
+      async (inner) => {
+        await agent.waitReady({ signal: inner });
+        await agent.setClock({ wallMs: ports.clock.wallMs() }, { signal: inner });
+      },
+    );
   } catch (error) {
     signal.throwIfAborted();
     ports.logger.warn({ vmId: record.id, err: error }, "guest clock not set after resume");
@@ -160,10 +190,13 @@ async function end(context: EffectContext, signal: AbortSignal): Promise<EffectR
 async function shutDown(context: EffectContext, process: VmProcess, graceMs: number, signal: AbortSignal): Promise<VmExit | undefined> {
   const { ports, record } = context;
   try {
-    return await withDeadline({ clock: ports.clock, timeoutMs: graceMs, signal, what: "waiting for the guest to shut down" }, async (inner) => {
-      await askToShutDown(context, process, inner);
-      return await process.exited;
-    });
+    return await withDeadline(
+      { clock: ports.clock, timeoutMs: graceMs, signal, what: "waiting for the guest to shut down" },
+      async (inner) => {
+        await askToShutDown(context, process, inner);
+        return await process.exited;
+      },
+    );
   } catch (error) {
     signal.throwIfAborted();
     ports.logger.debug({ vmId: record.id, err: error }, "graceful stop gave up");
@@ -200,7 +233,13 @@ async function teardown(context: EffectContext, signal: AbortSignal): Promise<Ef
   // In memory the leases go at once, which is right: nothing of the VM reads the image any more.
   const changes = [planRemoval(record), ...ports.artifacts.release(record.id)];
   const wallMs = ports.clock.wallMs();
-  const event = { kind: "event", type: "vm.gone", subject: record.id, wallMs, data: { from: "deleting", to: "gone", reason, name: record.name } } as const;
+  const event = {
+    kind: "event",
+    type: "vm.gone",
+    subject: record.id,
+    wallMs,
+    data: { from: "deleting", to: "gone", reason, name: record.name },
+  } as const;
   await retryUntilDone(context, "removing the record", signal, async () => await ports.store.commit([...changes, event]));
   return { outcome: { kind: "removed" } };
 }
@@ -210,7 +249,10 @@ async function adopt(context: EffectContext, signal: AbortSignal): Promise<Effec
   const { ports, record } = context;
   let found: AdoptedMachine = { process: context.process, seen: "unknown" };
   await retryUntilDone(context, "asking the VMM for its state", signal, async () => {
-    found = found.process === undefined ? await attemptAdoption(record, ports, { signal }) : { process: found.process, seen: await seeMachine(context, found.process, signal) };
+    found =
+      found.process === undefined
+        ? await attemptAdoption(record, ports, { signal })
+        : { process: found.process, seen: await seeMachine(context, found.process, signal) };
     if (found.seen === "unknown") throw new PlatformError("BACKEND_PROTOCOL", "The VMM does not answer");
   });
   const { process, seen } = found;
@@ -218,7 +260,10 @@ async function adopt(context: EffectContext, signal: AbortSignal): Promise<Effec
     return { outcome: { kind: "ended", exit: { reason: "unknown", message: "The VMM's process ended" }, atWallMs: ports.clock.wallMs() } };
   }
   // One that ended says so itself, by its `exited`.
-  return { outcome: { kind: "adopted", seen: seen === "prelaunch" || seen === "paused" ? seen : "running" }, process: process === context.process ? undefined : process };
+  return {
+    outcome: { kind: "adopted", seen: seen === "prelaunch" || seen === "paused" ? seen : "running" },
+    process: process === context.process ? undefined : process,
+  };
 }
 
 /** Runs `work` on the machine, taking it over first if that is still to be done. */
@@ -267,4 +312,3 @@ async function retryUntilDone(context: EffectContext, what: string, signal: Abor
     }
   }
 }
-

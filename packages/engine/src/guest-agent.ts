@@ -36,7 +36,11 @@ export interface GuestAgent {
   writeFile(path: string, content: AsyncIterable<Uint8Array>, attributes: FileAttributes, options: CallOptions): Promise<FileStat>;
   statFile(path: string, options: CallOptions): Promise<FileStat>;
   listFiles(path: string, options: CallOptions): Promise<readonly FileStat[]>;
-  makeDirectory(path: string, request: { readonly parents: boolean; readonly mode?: number | undefined }, options: CallOptions): Promise<void>;
+  makeDirectory(
+    path: string,
+    request: { readonly parents: boolean; readonly mode?: number | undefined },
+    options: CallOptions,
+  ): Promise<void>;
   renameFile(from: string, to: string, options: CallOptions): Promise<void>;
   removeFile(path: string, request: { readonly recursive: boolean }, options: CallOptions): Promise<void>;
   watchFiles(path: string, options: CallOptions): AsyncIterable<FileEvent>;

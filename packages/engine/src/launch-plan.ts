@@ -38,7 +38,10 @@ export function computeLaunchPlan(record: VmRecord, inputs: LaunchInputs): Launc
   };
 }
 
-export function computeBootPlan(spec: VmSpec, files: { readonly kernelPath?: string | undefined; readonly initrdPath?: string | undefined; readonly varsPath?: string | undefined }): BootPlan {
+export function computeBootPlan(
+  spec: VmSpec,
+  files: { readonly kernelPath?: string | undefined; readonly initrdPath?: string | undefined; readonly varsPath?: string | undefined },
+): BootPlan {
   const { boot } = spec;
   if (boot.kind === "firmware") return { kind: "firmware", firmware: boot.firmware, varsPath: files.varsPath };
   return { kind: "kernel", kernelPath: files.kernelPath ?? "", initrdPath: files.initrdPath, cmdline: boot.args };

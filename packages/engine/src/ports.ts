@@ -84,9 +84,15 @@ export interface HeldArtifacts {
 /** Disk files inside a workspace. Every file is replaced if it is there, and belongs to `owner`. */
 export interface Disks {
   /** A copy-on-write overlay of the image (or a copy), `sizeBytes` large. @throws `DISK_SHRINK_REFUSED`, `HOST_OUT_OF_SPACE` */
-  createRoot(request: { readonly imageId: string; readonly path: string; readonly sizeBytes: number; readonly owner: Owner }, options: CallOptions): Promise<DiskPlan>;
+  createRoot(
+    request: { readonly imageId: string; readonly path: string; readonly sizeBytes: number; readonly owner: Owner },
+    options: CallOptions,
+  ): Promise<DiskPlan>;
   /** The small disk `fluxvm-config` the guest agent reads. */
-  writeConfigDisk(request: { readonly path: string; readonly config: GuestConfig; readonly owner: Owner }, options: CallOptions): Promise<DiskPlan>;
+  writeConfigDisk(
+    request: { readonly path: string; readonly config: GuestConfig; readonly owner: Owner },
+    options: CallOptions,
+  ): Promise<DiskPlan>;
   /** A NoCloud seed, `fluxvm-seed`. */
   writeSeed(request: { readonly path: string; readonly seed: SeedSpec; readonly owner: Owner }, options: CallOptions): Promise<DiskPlan>;
   /** The VM's own copy of UEFI's variables, made once: unlike the others it is kept if it is there. */
@@ -104,7 +110,10 @@ export interface SeedSpec {
 
 /** What guests in user mode may reach: rules by the VM's own user id. */
 export interface Egress {
-  ensure(rule: { readonly vmId: string; readonly uid: number; readonly allowCidrs: readonly string[] }, options: CallOptions): Promise<void>;
+  ensure(
+    rule: { readonly vmId: string; readonly uid: number; readonly allowCidrs: readonly string[] },
+    options: CallOptions,
+  ): Promise<void>;
   remove(rule: { readonly vmId: string; readonly uid: number }, options: CallOptions): Promise<void>;
   list(options: CallOptions): Promise<readonly { readonly vmId: string; readonly uid: number }[]>;
 }
@@ -130,7 +139,13 @@ export interface HostIdentity {
 
 /** Told of each transition, for metrics. Must not throw. */
 export interface VmObserver {
-  transition(change: { readonly vmId: string; readonly from: string; readonly to: string; readonly reason: string; readonly durationMs: number }): void;
+  transition(change: {
+    readonly vmId: string;
+    readonly from: string;
+    readonly to: string;
+    readonly reason: string;
+    readonly durationMs: number;
+  }): void;
 }
 
 export interface EngineConfig {

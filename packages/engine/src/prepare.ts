@@ -43,7 +43,8 @@ export async function prepareAndLaunch(record: VmRecord, ports: EnginePorts, sig
     scope.commit();
     return launched;
   } catch (error) {
-    for (const failure of await scope.release()) ports.logger.warn({ vmId: record.id, what: failure.name, err: failure.error }, "release failed");
+    for (const failure of await scope.release())
+      ports.logger.warn({ vmId: record.id, what: failure.name, err: failure.error }, "release failed");
     throw error;
   }
 }
@@ -59,17 +60,25 @@ async function holdResources(requested: Requested, ports: EnginePorts, scope: Sc
   const { disks, rootDisk } = await makeDisks(record, workspace, ports, signal);
   const boot = await makeBootPlan(record, workspace, ports, signal);
   if (spec.network.mode === "user") {
-    if (isNew) addRelease(scope, ports.clock, "egress", async (fresh) => await ports.egress.remove({ vmId: id, uid: owner.uid }, { signal: fresh }));
+    if (isNew)
+      addRelease(scope, ports.clock, "egress", async (fresh) => await ports.egress.remove({ vmId: id, uid: owner.uid }, { signal: fresh }));
     await ports.egress.ensure({ vmId: id, uid: owner.uid, allowCidrs: spec.network.allow_cidrs ?? [] }, { signal });
   }
-  const plan = computeLaunchPlan(record, { instanceId: ports.host.instanceId, workspace, disks, boot, consoleLogMaxBytes: ports.config.consoleLogMaxBytes });
+  const plan = computeLaunchPlan(record, {
+    instanceId: ports.host.instanceId,
+    workspace,
+    disks,
+    boot,
+    consoleLogMaxBytes: ports.config.consoleLogMaxBytes,
+  });
   return { phase: "resources_held", record, plan, rootDisk };
 }
 
 async function launch(held: ResourcesHeld, ports: EnginePorts, scope: Scope, signal: AbortSignal): Promise<Launched> {
   const { record, plan, rootDisk } = held;
   const backend = ports.backends.get(record.backend);
-  if (backend === undefined) throw new PlatformError("BACKEND_UNKNOWN", `There is no backend "${record.backend}" in this daemon's configuration`);
+  if (backend === undefined)
+    throw new PlatformError("BACKEND_UNKNOWN", `There is no backend "${record.backend}" in this daemon's configuration`);
   // By listing, since a launch that failed half-way has no handle.
   addRelease(scope, ports.clock, "process", async (fresh) => await endProcesses(record.id, undefined, ports, { signal: fresh }));
   const process = await backend.launch(plan, { signal });
@@ -78,7 +87,12 @@ async function launch(held: ResourcesHeld, ports: EnginePorts, scope: Scope, sig
 }
 
 /** The root disk is made once and kept; the small ones are written for each start. */
-async function makeDisks(record: VmRecord, workspace: string, ports: EnginePorts, signal: AbortSignal): Promise<{ readonly disks: readonly DiskPlan[]; readonly rootDisk: DiskPlan | undefined }> {
+async function makeDisks(
+  record: VmRecord,
+  workspace: string,
+  ports: EnginePorts,
+  signal: AbortSignal,
+): Promise<{ readonly disks: readonly DiskPlan[]; readonly rootDisk: DiskPlan | undefined }> {
   const { id, owner, spec } = record;
   const { disks: maker } = ports;
   const disks: DiskPlan[] = [];

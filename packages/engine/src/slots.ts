@@ -30,7 +30,8 @@ export class Slots {
       this.#busy += 1;
       return;
     }
-    if (this.#waiting.length >= this.#maxWaiting) throw new PlatformError("QUEUE_FULL", `Too many ${this.#what} wait`, { retryAfterMs: 1000 });
+    if (this.#waiting.length >= this.#maxWaiting)
+      throw new PlatformError("QUEUE_FULL", `Too many ${this.#what} wait`, { retryAfterMs: 1000 });
     await new Promise<void>((resolve, reject) => {
       const grant = (): void => {
         signal.removeEventListener("abort", onAbort);

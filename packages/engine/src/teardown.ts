@@ -18,30 +18,49 @@ export const CLEANUP_TIMEOUT_MS = 15_000;
 type TeardownPorts = Pick<EnginePorts, "backends" | "clock" | "egress" | "host" | "logger" | "workspaces">;
 
 /** Ends every process of the VM, found by listing; `process` is tried first when its handle is at hand. */
-export async function endProcesses(vmId: string, process: VmProcess | undefined, ports: TeardownPorts, options: CallOptions): Promise<void> {
+export async function endProcesses(
+  vmId: string,
+  process: VmProcess | undefined,
+  ports: TeardownPorts,
+  options: CallOptions,
+): Promise<void> {
   if (process !== undefined) {
     try {
-      await withDeadline({ clock: ports.clock, timeoutMs: CLEANUP_TIMEOUT_MS, signal: options.signal, what: "ending the VMM" }, async (signal) => await process.kill({ signal }));
+      await withDeadline(
+        { clock: ports.clock, timeoutMs: CLEANUP_TIMEOUT_MS, signal: options.signal, what: "ending the VMM" },
+        async (signal) => await process.kill({ signal }),
+      );
     } catch (error) {
       options.signal.throwIfAborted();
       ports.logger.warn({ vmId, err: error }, "vmm did not end by its handle"); // the listing below finds it
     }
   }
   for (const backend of ports.backends.values()) {
-    await withDeadline({ clock: ports.clock, timeoutMs: CLEANUP_TIMEOUT_MS, signal: options.signal, what: "ending processes found" }, async (signal) => {
-      const found = await backend.list(ports.host.instanceId, { signal });
-      for (const one of found.filter((f) => f.vmId === vmId)) await backend.destroyFound(one, { signal });
-    });
+    await withDeadline(
+      { clock: ports.clock, timeoutMs: CLEANUP_TIMEOUT_MS, signal: options.signal, what: "ending processes found" },
+      async (signal) => {
+        const found = await backend.list(ports.host.instanceId, { signal });
+        for (const one of found.filter((f) => f.vmId === vmId)) await backend.destroyFound(one, { signal });
+      },
+    );
   }
 }
 
 /** Leaves nothing of the VM on the host. @throws what the first step that failed threw. */
-export async function tearDown(record: Pick<VmRecord, "id" | "owner">, process: VmProcess | undefined, ports: TeardownPorts, options: CallOptions): Promise<void> {
-  await withDeadline({ clock: ports.clock, timeoutMs: TEARDOWN_TIMEOUT_MS, signal: options.signal, what: `removing ${record.id}` }, async (signal) => {
-    await endProcesses(record.id, process, ports, { signal });
-    await ports.egress.remove({ vmId: record.id, uid: record.owner.uid }, { signal });
-    await ports.workspaces.remove(record.id, { signal });
-  });
+export async function tearDown(
+  record: Pick<VmRecord, "id" | "owner">,
+  process: VmProcess | undefined,
+  ports: TeardownPorts,
+  options: CallOptions,
+): Promise<void> {
+  await withDeadline(
+    { clock: ports.clock, timeoutMs: TEARDOWN_TIMEOUT_MS, signal: options.signal, what: `removing ${record.id}` },
+    async (signal) => {
+      await endProcesses(record.id, process, ports, { signal });
+      await ports.egress.remove({ vmId: record.id, uid: record.owner.uid }, { signal });
+      await ports.workspaces.remove(record.id, { signal });
+    },
+  );
 }
 
 /**

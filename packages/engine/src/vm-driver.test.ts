@@ -19,7 +19,9 @@ async function create(world: SimulatedWorld, life: Incarnation, options: NewVmOp
   return driver;
 }
 
-async function start(options: { readonly faults?: readonly Fault[]; readonly vm?: NewVmOptions } = {}): Promise<{ world: SimulatedWorld; life: Incarnation; driver: VmDriver; machine: SimulatedMachine }> {
+async function start(
+  options: { readonly faults?: readonly Fault[]; readonly vm?: NewVmOptions } = {},
+): Promise<{ world: SimulatedWorld; life: Incarnation; driver: VmDriver; machine: SimulatedMachine }> {
   const world = new SimulatedWorld();
   const life = world.incarnate(options.faults ?? []);
   const driver = await create(world, life, options.vm);
@@ -38,7 +40,11 @@ function hasCode(code: ErrorCode): (error: unknown) => boolean {
 }
 
 function assertNothingLeft(world: SimulatedWorld): void {
-  assert.deepEqual([...world.host.machines.values()].map((m) => m.vmId), [], "processes");
+  assert.deepEqual(
+    [...world.host.machines.values()].map((m) => m.vmId),
+    [],
+    "processes",
+  );
   assert.deepEqual([...world.host.workspaces.keys()], [], "workspaces");
   assert.deepEqual([...world.host.egress.keys()], [], "egress rules");
   assert.deepEqual(world.durableRecords("vms"), [], "records");
@@ -49,12 +55,18 @@ test("a created VM runs, with its record, leases, files and rules", async () => 
   const { world, life, driver, machine } = await start();
   assert.equal(phaseOf(driver), "running");
   assert.equal(machine.boots, 1);
-  assert.deepEqual(life.transitions.map((t) => t.to), ["creating", "starting", "running"]);
+  assert.deepEqual(
+    life.transitions.map((t) => t.to),
+    ["creating", "starting", "running"],
+  );
   assert.equal(world.durableRecords("vms").length, 1);
   assert.equal(world.durableRecords("leases").length, 2);
   assert.deepEqual([...(world.host.workspaces.get(driver.id)?.files.keys() ?? [])], ["root.qcow2", "config.img", "seed.img"]);
   assert.equal(world.host.egress.get(driver.id)?.uid, 2_000_000);
-  assert.deepEqual(machine.plan.disks.map((d) => d.serial), ["fluxvm-root", "fluxvm-config", "fluxvm-seed"]);
+  assert.deepEqual(
+    machine.plan.disks.map((d) => d.serial),
+    ["fluxvm-root", "fluxvm-config", "fluxvm-seed"],
+  );
   const events = world.durable.events.map((e) => e.type);
   assert.deepEqual(events, ["vm.creating", "vm.starting", "vm.running"]);
 });
@@ -133,7 +145,9 @@ test("pause stops it, resume sets the guest's clock before any call can reach th
   assert.throws(() => driver.requireGuest(), hasCode("VM_NOT_RUNNING"));
   await world.clock.advance(60_000);
   const resumed = driver.request({ kind: "resume" }, FOREVER);
-  const reachedAfterClock = driver.waitUntil((s) => (s.state.phase === "running" ? { kind: "done" } : { kind: "pending" }), FOREVER).then(() => machine.guestClockSetAtMs !== undefined);
+  const reachedAfterClock = driver
+    .waitUntil((s) => (s.state.phase === "running" ? { kind: "done" } : { kind: "pending" }), FOREVER)
+    .then(() => machine.guestClockSetAtMs !== undefined);
   await world.run(resumed);
   assert.equal(await reachedAfterClock, true);
   assert.equal(machine.status, "running");
@@ -194,7 +208,14 @@ test("delete leaves nothing, whatever the VM is doing", async () => {
 test("deleting in the middle of a creation, at every step, leaves nothing", async () => {
   const { life } = await start();
   const total = life.faults.steps.length;
-  for (const [at, slow] of Array.from({ length: total }, (_, i) => [[i + 1, false], [i + 1, true]] as const).flat()) {
+  for (const [at, slow] of Array.from(
+    { length: total },
+    (_, i) =>
+      [
+        [i + 1, false],
+        [i + 1, true],
+      ] as const,
+  ).flat()) {
     const world = new SimulatedWorld();
     const own = world.incarnate(slow ? [{ kind: "slow", step: "*", occurrence: at }] : []);
     const creating = createVm(makeNewVm(own.ports), own.ports);
@@ -232,13 +253,17 @@ test("TTL: the VM goes when its time is over, and a step of the wall clock chang
   await world.quiesce();
   assert.equal(phaseOf(driver), "gone");
   assertNothingLeft(world);
-  assert.equal((world.durable.events.at(-1)?.data as { reason: string }).reason, "expired");
+  assert.deepEqual(world.durable.events.at(-1)?.data, { from: "deleting", to: "gone", reason: "expired", name: "test" });
 });
 
 test("TTL: it can be made longer, shorter and removed", async () => {
   const { world, life, driver } = await start({ vm: { ttlMs: 60_000 } });
   const now = { bootId: life.ports.host.bootId, bootMs: world.clock.bootMs(), wallMs: world.clock.wallMs() };
-  const at = (ms: number): { expiresAtWallMs: number; bootId: string; expiresAtBootMs: number } => ({ expiresAtWallMs: now.wallMs + ms, bootId: now.bootId, expiresAtBootMs: now.bootMs + ms });
+  const at = (ms: number): { expiresAtWallMs: number; bootId: string; expiresAtBootMs: number } => ({
+    expiresAtWallMs: now.wallMs + ms,
+    bootId: now.bootId,
+    expiresAtBootMs: now.bootMs + ms,
+  });
   await world.run(driver.patch(() => ({ deadline: at(3_600_000) })));
   await world.clock.advance(120_000);
   assert.equal(phaseOf(driver), "running");
@@ -274,7 +299,14 @@ test("an expired VM whose deletion cannot be stored is deleted later", async () 
 });
 
 test("a start that fails leaves the VM failed, with its disk, and can be tried again", async () => {
-  for (const step of ["workspaces.ensure", "disks.writeConfigDisk", "artifacts.locateKernel", "egress.ensure", "backend.launch", "process.boot"]) {
+  for (const step of [
+    "workspaces.ensure",
+    "disks.writeConfigDisk",
+    "artifacts.locateKernel",
+    "egress.ensure",
+    "backend.launch",
+    "process.boot",
+  ]) {
     const world = new SimulatedWorld();
     const life = world.incarnate([{ kind: "fail", step, occurrence: 2 }]);
     const driver = await create(world, life);
@@ -387,6 +419,30 @@ test("closing lets go: the machine runs on and the next daemon takes it over", a
   await world.run(again.requireGuest().waitReady(FOREVER));
   await world.run(again.request(DELETE, FOREVER));
   assertNothingLeft(world);
+});
+
+test("rules that somebody took away while no daemon ran are put back for what runs", async () => {
+  const { world, driver } = await start();
+  world.stopDaemon();
+  world.host.egress.clear();
+  await world.run(adoptVms(world.incarnate().ports, FOREVER));
+  assert.deepEqual([...world.host.egress.keys()], [driver.id]);
+});
+
+test("a user id is free again only when it is certain that no record has it", async () => {
+  for (const [failures, free] of [
+    [[1], true],
+    [[1, 2], false],
+  ] as const) {
+    const world = new SimulatedWorld();
+    const life = world.incarnate(failures.map((occurrence) => ({ kind: "fail_after" as const, step: "store.commit", occurrence })));
+    let isFree = false;
+    const creating = createVm(makeNewVm(life.ports), life.ports, () => {
+      isFree = true;
+    });
+    await assert.rejects(world.run(creating), hasCode("HOST_TOOL_FAILED"));
+    assert.equal(isFree, free);
+  }
 });
 
 test("the agent is disabled, connecting or ready", async () => {

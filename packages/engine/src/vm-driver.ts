@@ -148,7 +148,11 @@ export class VmDriver {
   requireGuest(): GuestAgent {
     const { name, spec } = this.#record;
     if (!spec.agent) throw new PlatformError("AGENT_DISABLED", `VM "${name}" has no guest agent`);
-    if (this.#state.phase !== "running") throw new PlatformError("VM_NOT_RUNNING", `Cannot reach the guest of VM "${name}": VM is ${toVisiblePhase(this.#state)}, must be running`);
+    if (this.#state.phase !== "running")
+      throw new PlatformError(
+        "VM_NOT_RUNNING",
+        `Cannot reach the guest of VM "${name}": VM is ${toVisiblePhase(this.#state)}, must be running`,
+      );
     if (this.#agent === undefined) throw new PlatformError("AGENT_UNREACHABLE", `The agent of VM "${name}" cannot be reached`);
     return this.#agent;
   }
@@ -163,7 +167,10 @@ export class VmDriver {
     this.#mailbox.close();
     await this.#loop; // the message in hand
     await this.#effect?.done;
-    if (this.#dirty) await this.#commit([planUpdate(this.#record)]).catch((error: unknown) => this.#ports.logger.error({ vmId: this.id, err: error }, "vm record not written at stop"));
+    if (this.#dirty)
+      await this.#commit([planUpdate(this.#record)]).catch((error: unknown) =>
+        this.#ports.logger.error({ vmId: this.id, err: error }, "vm record not written at stop"),
+      );
     this.#dropAgent();
     this.#waiters.rejectAll(new PlatformError("REQUEST_CANCELLED", "The daemon is stopping"));
   }
@@ -259,7 +266,12 @@ export class VmDriver {
     if (result.process !== undefined) this.#watch(result.process);
     const decision = transition(this.#state, result.outcome);
     if (decision.kind !== "accepted") return;
-    const reason = "reason" in result.outcome ? result.outcome.reason : result.outcome.kind === "ended" ? result.outcome.exit.reason : result.outcome.kind;
+    const reason =
+      "reason" in result.outcome
+        ? result.outcome.reason
+        : result.outcome.kind === "ended"
+          ? result.outcome.exit.reason
+          : result.outcome.kind;
     try {
       await this.#enter(decision, reason, result);
     } catch (error) {

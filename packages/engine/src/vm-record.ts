@@ -82,8 +82,15 @@ export function parseVmRecord(stored: StoredRecord): VmRecord {
   }
   const phase = value?.state?.phase;
   const isReadable =
-    value?.format === 1 && value.id === stored.key && typeof value.name === "string" && typeof value.backend === "string" &&
-    typeof value.owner?.uid === "number" && typeof value.spec?.vcpus === "number" && phase !== undefined && VM_PHASES.includes(phase); // prettier keeps it in one place
-  if (!isReadable) throw new PlatformError("STORE_CORRUPT", `The record of ${stored.key} cannot be read`, { details: { value: stored.value } });
+    value?.format === 1 &&
+    value.id === stored.key &&
+    typeof value.name === "string" &&
+    typeof value.backend === "string" &&
+    typeof value.owner?.uid === "number" &&
+    typeof value.spec?.vcpus === "number" &&
+    phase !== undefined &&
+    VM_PHASES.includes(phase); // prettier keeps it in one place
+  if (!isReadable)
+    throw new PlatformError("STORE_CORRUPT", `The record of ${stored.key} cannot be read`, { details: { value: stored.value } });
   return value as VmRecord; // only this code writes records of format 1
 }

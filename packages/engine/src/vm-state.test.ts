@@ -3,9 +3,28 @@ import { test } from "node:test";
 import type { VmProcessRecord } from "@fluxvm/vmm";
 import fc from "fast-check";
 import { toStoredState, toVisiblePhase } from "./state-view.ts";
-import { transition, VM_PHASES, type Decision, type StopGoal, type VmEvent, type VmOutcome, type VmPhase, type VmRequest, type VmState } from "./vm-state.ts";
+import {
+  transition,
+  VM_PHASES,
+  type Decision,
+  type StopGoal,
+  type VmEvent,
+  type VmOutcome,
+  type VmPhase,
+  type VmRequest,
+  type VmState,
+} from "./vm-state.ts";
 
-const PROCESS: VmProcessRecord = { backend: "sim", pid: 1, startTimeTicks: 1, bootId: "b", pidNamespaceInode: 1, machine: "m", accelerator: "tcg", data: {} };
+const PROCESS: VmProcessRecord = {
+  backend: "sim",
+  pid: 1,
+  startTimeTicks: 1,
+  bootId: "b",
+  pidNamespaceInode: 1,
+  machine: "m",
+  accelerator: "tcg",
+  data: {},
+};
 
 /** The edges of the drawing in `vm-state.ts`, by phase. */
 const DRAWN: Readonly<Record<VmPhase, readonly VmPhase[]>> = {
@@ -24,8 +43,14 @@ const DRAWN: Readonly<Record<VmPhase, readonly VmPhase[]>> = {
 
 const anyRequest: fc.Arbitrary<VmRequest> = fc.oneof(
   { weight: 8, arbitrary: fc.constantFrom<VmRequest>({ kind: "start" }, { kind: "pause" }, { kind: "resume" }) },
-  { weight: 5, arbitrary: fc.record({ kind: fc.constantFrom("stop" as const, "restart" as const), force: fc.boolean(), graceMs: fc.nat(10_000) }) },
-  { weight: 1, arbitrary: fc.constantFrom("requested" as const, "expired" as const).map((reason) => ({ kind: "delete" as const, reason })) },
+  {
+    weight: 5,
+    arbitrary: fc.record({ kind: fc.constantFrom("stop" as const, "restart" as const), force: fc.boolean(), graceMs: fc.nat(10_000) }),
+  },
+  {
+    weight: 1,
+    arbitrary: fc.constantFrom("requested" as const, "expired" as const).map((reason) => ({ kind: "delete" as const, reason })),
+  },
 );
 const anyOutcome: fc.Arbitrary<VmOutcome> = fc.oneof(
   fc.constantFrom<VmOutcome>(
@@ -44,7 +69,9 @@ const anyOutcome: fc.Arbitrary<VmOutcome> = fc.oneof(
     { kind: "adopted", seen: "running" },
     { kind: "adopted", seen: "paused" },
   ),
-  fc.constantFrom("guest_shutdown", "guest_reset", "guest_panic", "killed", "crashed", "unknown").map((reason) => ({ kind: "ended" as const, exit: { reason } as const, atWallMs: 2 })),
+  fc
+    .constantFrom("guest_shutdown", "guest_reset", "guest_panic", "killed", "crashed", "unknown")
+    .map((reason) => ({ kind: "ended" as const, exit: { reason } as const, atWallMs: 2 })),
 );
 const anyEvent: fc.Arbitrary<VmEvent> = fc.oneof(anyRequest, anyOutcome);
 const FIRST: VmState = { phase: "creating", stopRequested: false };
@@ -65,7 +92,9 @@ const manyEvents = fc.array(anyEvent, { maxLength: 60, size: "max" });
 test("no sequence of events reaches an edge that is not drawn", () => {
   fc.assert(
     fc.property(manyEvents, (events) => {
-      walk(events, (state, event, next) => assert.ok(DRAWN[state.phase].includes(next.phase), `${state.phase} -${event.kind}-> ${next.phase}`));
+      walk(events, (state, event, next) =>
+        assert.ok(DRAWN[state.phase].includes(next.phase), `${state.phase} -${event.kind}-> ${next.phase}`),
+      );
     }),
     { numRuns: 3000 },
   );
@@ -80,7 +109,8 @@ interface Edge {
 /** Breadth first over states by what they look like, grace apart: all that any event leads to, from anywhere. */
 function listEdges(): readonly Edge[] {
   const sample = fc.sample(anyEvent, { numRuns: 400, seed: 1 });
-  const look = (state: VmState): string => JSON.stringify({ graceMs: 0, ...state }, (key, value: unknown) => (key === "graceMs" ? 0 : value));
+  const look = (state: VmState): string =>
+    JSON.stringify({ graceMs: 0, ...state }, (key, value: unknown) => (key === "graceMs" ? 0 : value));
   const queue: VmState[] = [FIRST];
   const known = new Set([look(FIRST)]);
   const edges: Edge[] = [];
@@ -133,7 +163,10 @@ test("stop and delete are never denied, and a stopped VM needs no second stop", 
 test("a request sent again after it was accepted is ignored or denied, never done twice", () => {
   fc.assert(
     fc.property(manyEvents, anyRequest, (events, request) => {
-      const first = transition(walk(events, () => undefined), request);
+      const first = transition(
+        walk(events, () => undefined),
+        request,
+      );
       if (first.kind !== "accepted") return;
       assert.notEqual(transition(first.state, request).kind, "accepted");
     }),
@@ -144,7 +177,10 @@ test("a request sent again after it was accepted is ignored or denied, never don
 test("delete is final: nothing but its end follows", () => {
   fc.assert(
     fc.property(manyEvents, manyEvents, (before, after) => {
-      const decision = transition(walk(before, () => undefined), { kind: "delete", reason: "requested" });
+      const decision = transition(
+        walk(before, () => undefined),
+        { kind: "delete", reason: "requested" },
+      );
       if (decision.kind !== "accepted") return;
       let state = decision.state;
       for (const event of after) {
@@ -177,10 +213,14 @@ test("how a machine ends by itself decides between stopped and failed", () => {
     const decision = transition(RUNNING, { kind: "ended", exit: { reason }, atWallMs: 1 });
     return decision.kind === "accepted" ? decision.state.phase : decision.kind;
   };
-  assert.deepEqual(
-    (["guest_shutdown", "guest_reset", "killed", "guest_panic", "crashed", "unknown"] as const).map(phaseAfter),
-    ["stopped", "stopped", "stopped", "failed", "failed", "failed"],
-  );
+  assert.deepEqual((["guest_shutdown", "guest_reset", "killed", "guest_panic", "crashed", "unknown"] as const).map(phaseAfter), [
+    "stopped",
+    "stopped",
+    "stopped",
+    "failed",
+    "failed",
+    "failed",
+  ]);
 });
 
 test("denials say why", () => {
@@ -206,7 +246,9 @@ test("a forced stop overtakes a graceful one, a stop takes back a restart", () =
   assert.ok(forced.kind === "accepted" && forced.effect === "end");
   assert.equal(transition(stopping({ kind: "stopped" }, true), { ...STOP, force: true }).kind, "ignored");
   const taken = transition(stopping({ kind: "restart" }, false), STOP);
-  assert.ok(taken.kind === "accepted" && taken.effect === "none" && taken.state.phase === "stopping" && taken.state.goal.kind === "stopped");
+  assert.ok(
+    taken.kind === "accepted" && taken.effect === "none" && taken.state.phase === "stopping" && taken.state.goal.kind === "stopped",
+  );
 });
 
 test("a stop during creation lets the creation finish and the guest never run", () => {

@@ -51,7 +51,13 @@ export type VmState =
   | { readonly phase: "pausing"; readonly process: VmProcessRecord }
   | { readonly phase: "paused"; readonly process: VmProcessRecord }
   | { readonly phase: "resuming"; readonly process: VmProcessRecord }
-  | { readonly phase: "stopping"; readonly process?: VmProcessRecord | undefined; readonly goal: StopGoal; readonly force: boolean; readonly graceMs: number }
+  | {
+      readonly phase: "stopping";
+      readonly process?: VmProcessRecord | undefined;
+      readonly goal: StopGoal;
+      readonly force: boolean;
+      readonly graceMs: number;
+    }
   | ({ readonly phase: "stopped"; readonly atWallMs: number } & Ending)
   | ({ readonly phase: "failed"; readonly atWallMs: number } & Ending)
   | { readonly phase: "deleting"; readonly reason: DeleteReason }
@@ -62,7 +68,16 @@ export type DeleteReason = "requested" | "expired" | "create_failed" | "create_c
 
 /** States as they are stored. Pausing is stored as running, and resuming as paused: the machine itself knows better. */
 export type StoredVmState = Exclude<VmState, { readonly phase: "pausing" | "resuming" | "gone" }>;
-export const VM_PHASES: readonly StoredVmState["phase"][] = ["creating", "starting", "running", "paused", "stopping", "stopped", "failed", "deleting"];
+export const VM_PHASES: readonly StoredVmState["phase"][] = [
+  "creating",
+  "starting",
+  "running",
+  "paused",
+  "stopping",
+  "stopped",
+  "failed",
+  "deleting",
+];
 
 export type VmRequest =
   | { readonly kind: "start" }
@@ -160,7 +175,11 @@ function decideStop(state: VmState, request: { readonly force: boolean; readonly
     case "pausing":
     case "paused":
     case "resuming":
-      return accept({ phase: "stopping", process: state.process, goal: { kind: "stopped" }, force: request.force, graceMs: request.graceMs }, "end", "later");
+      return accept(
+        { phase: "stopping", process: state.process, goal: { kind: "stopped" }, force: request.force, graceMs: request.graceMs },
+        "end",
+        "later",
+      );
     case "stopping":
       return decideStopAgain(state, request.force);
     case "stopped":
@@ -186,7 +205,11 @@ function decideRestart(state: VmState, request: { readonly force: boolean; reado
     case "pausing":
     case "paused":
     case "resuming":
-      return accept({ phase: "stopping", process: state.process, goal: { kind: "restart" }, force: request.force, graceMs: request.graceMs }, "end", "required");
+      return accept(
+        { phase: "stopping", process: state.process, goal: { kind: "restart" }, force: request.force, graceMs: request.graceMs },
+        "end",
+        "required",
+      );
     case "stopped":
     case "failed":
       return decideStart(state);
@@ -278,18 +301,22 @@ function applyOutcome(state: VmState, outcome: VmOutcome): Decision {
     case "starting":
       return applyToStarting(state, outcome);
     case "running":
-      if (outcome.kind === "adopted" && outcome.seen === "paused") return accept({ phase: "paused", process: state.process }, "none", "later");
+      if (outcome.kind === "adopted" && outcome.seen === "paused")
+        return accept({ phase: "paused", process: state.process }, "none", "later");
       return outcome.kind === "ended" ? end(outcome) : IGNORED;
     case "pausing":
       if (outcome.kind === "paused") return accept({ phase: "paused", process: state.process }, "none", "later");
-      if (outcome.kind === "pause_failed") return accept({ phase: "running", process: state.process }, outcome.seen === "unknown" ? "adopt" : "none", "never");
+      if (outcome.kind === "pause_failed")
+        return accept({ phase: "running", process: state.process }, outcome.seen === "unknown" ? "adopt" : "none", "never");
       return outcome.kind === "ended" ? end(outcome) : IGNORED;
     case "paused":
-      if (outcome.kind === "adopted" && outcome.seen === "running") return accept({ phase: "running", process: state.process }, "none", "later");
+      if (outcome.kind === "adopted" && outcome.seen === "running")
+        return accept({ phase: "running", process: state.process }, "none", "later");
       return outcome.kind === "ended" ? end(outcome) : IGNORED;
     case "resuming":
       if (outcome.kind === "resumed") return accept({ phase: "running", process: state.process }, "none", "later");
-      if (outcome.kind === "resume_failed") return accept({ phase: "paused", process: state.process }, outcome.seen === "unknown" ? "adopt" : "none", "never");
+      if (outcome.kind === "resume_failed")
+        return accept({ phase: "paused", process: state.process }, outcome.seen === "unknown" ? "adopt" : "none", "never");
       return outcome.kind === "ended" ? end(outcome) : IGNORED;
     case "stopping":
       return outcome.kind === "ended" ? applyToStopping(state, outcome) : IGNORED;
@@ -333,7 +360,9 @@ function applyToStarting(state: VmState & { readonly phase: "starting" }, outcom
       return state.fresh ? undo : end(outcome);
     case "adopted":
       if (state.process === undefined) return IGNORED;
-      return outcome.seen === "prelaunch" ? accept(state, "boot", "never") : accept({ phase: outcome.seen, process: state.process }, "none", "later");
+      return outcome.seen === "prelaunch"
+        ? accept(state, "boot", "never")
+        : accept({ phase: outcome.seen, process: state.process }, "none", "later");
     case "paused":
     case "pause_failed":
     case "resumed":
@@ -345,7 +374,10 @@ function applyToStarting(state: VmState & { readonly phase: "starting" }, outcom
   }
 }
 
-function applyToStopping(state: VmState & { readonly phase: "stopping" }, outcome: { readonly exit: VmExit; readonly atWallMs: number }): Decision {
+function applyToStopping(
+  state: VmState & { readonly phase: "stopping" },
+  outcome: { readonly exit: VmExit; readonly atWallMs: number },
+): Decision {
   const { goal } = state;
   const { exit, atWallMs } = outcome;
   switch (goal.kind) {

@@ -32,7 +32,8 @@ export class Waiters<Snapshot> {
   add(judge: Judge<Snapshot>, now: Snapshot): Promise<Snapshot> {
     const { promise, resolve, reject } = Promise.withResolvers<Snapshot>();
     promise.catch(() => undefined); // whoever waits handles it; nobody may be waiting any more
-    if (this.#entries.size >= this.#bound) reject(new PlatformError("QUEUE_FULL", `Too many callers wait for ${this.#name}`, { retryAfterMs: 1000 }));
+    if (this.#entries.size >= this.#bound)
+      reject(new PlatformError("QUEUE_FULL", `Too many callers wait for ${this.#name}`, { retryAfterMs: 1000 }));
     else this.#judgeOne(promise, { judge, resolve, reject }, now);
     return promise;
   }

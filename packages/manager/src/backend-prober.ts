@@ -17,7 +17,11 @@ export class BackendProber {
 
   async candidates(options: CallOptions): Promise<readonly BackendCandidate[]> {
     return await Promise.all(
-      [...this.#backends].map(async ([name, backend]) => ({ name, capabilities: backend.capabilities, probe: await this.#probe(name, backend, options) })),
+      [...this.#backends].map(async ([name, backend]) => ({
+        name,
+        capabilities: backend.capabilities,
+        probe: await this.#probe(name, backend, options),
+      })),
     );
   }
 

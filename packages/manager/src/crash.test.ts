@@ -7,7 +7,15 @@ import { test } from "node:test";
 import { isPlatformError } from "@fluxvm/core";
 import type { Fault } from "@fluxvm/engine/testing";
 import { SimulatedWorld } from "@fluxvm/engine/testing";
-import { assertConsistent, assertNothingLeft, beginSimulatedDaemon, FOREVER, makeCreateRequest, startSimulatedDaemon, type SimulatedDaemon } from "./testing/index.ts";
+import {
+  assertConsistent,
+  assertNothingLeft,
+  beginSimulatedDaemon,
+  FOREVER,
+  makeCreateRequest,
+  startSimulatedDaemon,
+  type SimulatedDaemon,
+} from "./testing/index.ts";
 import { createVmManager } from "./vm-manager.ts";
 
 /** One operation on the VM `web`, which exists and runs before, except for `create`. */
@@ -115,7 +123,8 @@ test("the daemon dies at any step of its own start: the next one puts all right"
     const cutOff = manager.vms.create(makeCreateRequest("cut-off"), FOREVER);
     cutOff.catch(() => undefined);
     const launches = life.faults.steps.filter((s) => s === "backend.launch").length;
-    while (life.faults.steps.filter((s) => s === "backend.launch").length === launches) await new Promise((resolve) => setImmediate(resolve));
+    while (life.faults.steps.filter((s) => s === "backend.launch").length === launches)
+      await new Promise((resolve) => setImmediate(resolve));
     life.crash();
     world.host.workspaces.set("vm-0000000000000000", { owner: { uid: 1, gid: 1 }, files: new Map() });
     world.host.egress.set("vm-0000000000000000", { vmId: "vm-0000000000000000", uid: 1, allowCidrs: [] });
@@ -131,14 +140,21 @@ test("the daemon dies at any step of its own start: the next one puts all right"
       const context = `start, ${kind} #${number}`;
       const world = await makeWorld();
       const { life, ports } = beginSimulatedDaemon(world, { faults: [{ kind, step: "*", occurrence: number }] });
-      const started = createVmManager(ports, FOREVER).then(() => "started", () => "refused");
+      const started = createVmManager(ports, FOREVER).then(
+        () => "started",
+        () => "refused",
+      );
       await world.run(Promise.race([started, new Promise((resolve) => life.onCrash(() => resolve("died")))]));
       await world.quiesce();
       const next = await startSimulatedDaemon(world);
       await comeToRest(world);
       const views = await next.manager.vms.list({});
       assertConsistent(world, views, context);
-      assert.deepEqual(views.map((v) => [v.name, v.state]).sort(), [["paused", "paused"], ["running", "running"], ["stopped", "stopped"]], context);
+      assert.deepEqual(
+        views.map((v) => `${v.name} is ${v.state}`).sort(),
+        ["paused is paused", "running is running", "stopped is stopped"],
+        context,
+      );
     }
   }
 });

@@ -37,7 +37,12 @@ export class GuestOperations {
     return await (await this.#agent(reference, options)).getExec(execId, options);
   }
 
-  async attachExec(reference: string, execId: string, offsets: { readonly stdout: number; readonly stderr: number }, options: CallOptions): Promise<ExecStream> {
+  async attachExec(
+    reference: string,
+    execId: string,
+    offsets: { readonly stdout: number; readonly stderr: number },
+    options: CallOptions,
+  ): Promise<ExecStream> {
     return await (await this.#agent(reference, options)).attachExec(execId, offsets, options);
   }
 
@@ -58,7 +63,13 @@ export class GuestOperations {
     return await (await this.#agent(reference, options)).readFile(path, range, options);
   }
 
-  async writeFile(reference: string, path: string, content: AsyncIterable<Uint8Array>, attributes: FileAttributes, options: CallOptions): Promise<FileStat> {
+  async writeFile(
+    reference: string,
+    path: string,
+    content: AsyncIterable<Uint8Array>,
+    attributes: FileAttributes,
+    options: CallOptions,
+  ): Promise<FileStat> {
     return await (await this.#agent(reference, options)).writeFile(path, content, attributes, options);
   }
 
@@ -70,7 +81,12 @@ export class GuestOperations {
     return await (await this.#agent(reference, options)).listFiles(path, options);
   }
 
-  async makeDirectory(reference: string, path: string, request: { readonly parents: boolean; readonly mode?: number | undefined }, options: CallOptions): Promise<void> {
+  async makeDirectory(
+    reference: string,
+    path: string,
+    request: { readonly parents: boolean; readonly mode?: number | undefined },
+    options: CallOptions,
+  ): Promise<void> {
     await (await this.#agent(reference, options)).makeDirectory(path, request, options);
   }
 
@@ -92,7 +108,10 @@ export class GuestOperations {
     const agent = driver.requireGuest();
     if (agent.state === "ready") return agent;
     const what = `waiting for the guest agent of VM "${driver.snapshot.record.name}"`;
-    await withDeadline({ clock: this.#clock, timeoutMs: AGENT_WAIT_MS, signal: options.signal, code: "AGENT_UNREACHABLE", what }, async (signal) => await agent.waitReady({ signal }));
+    await withDeadline(
+      { clock: this.#clock, timeoutMs: AGENT_WAIT_MS, signal: options.signal, code: "AGENT_UNREACHABLE", what },
+      async (signal) => await agent.waitReady({ signal }),
+    );
     return agent;
   }
 }

@@ -1,13 +1,5 @@
 /** What the manager needs besides the engine's ports: whole services whose calls it forwards, and its configuration. */
-import type {
-  CreateImageRequest,
-  CreateKernelRequest,
-  HostReport,
-  ImageView,
-  KernelView,
-  Readiness,
-  Version,
-} from "@fluxvm/contracts";
+import type { CreateImageRequest, CreateKernelRequest, HostReport, ImageView, KernelView, Readiness, Version } from "@fluxvm/contracts";
 import type { CallOptions } from "@fluxvm/core";
 import type { EnginePorts } from "@fluxvm/engine";
 import type { MetricsRegistry } from "@fluxvm/telemetry";

@@ -24,7 +24,11 @@ interface Promises {
 }
 
 function chooseFaults(random: Random): Fault[] {
-  return Array.from({ length: pick(random, 4) }, () => ({ kind: FAULT_KINDS[pick(random, FAULT_KINDS.length)] ?? "fail", step: "*", occurrence: 1 + pick(random, 150) }));
+  return Array.from({ length: pick(random, 4) }, () => ({
+    kind: FAULT_KINDS[pick(random, FAULT_KINDS.length)] ?? "fail",
+    step: "*",
+    occurrence: 1 + pick(random, 150),
+  }));
 }
 
 type Operation = (daemon: SimulatedDaemon, name: string, promises: Promises) => Promise<void>;
@@ -71,7 +75,9 @@ async function live(daemon: SimulatedDaemon, random: Random, promises: Promises)
   for (let i = 0; i < 24 && !life.isDead; i += 1) {
     const operation = OPERATIONS[pick(random, OPERATIONS.length)] ?? create;
     const name = NAMES[pick(random, NAMES.length)] ?? "a";
-    const call = operation(daemon, name, promises).catch((error: unknown) => assert.ok(isPlatformError(error), `operating error, not ${String(error)}`));
+    const call = operation(daemon, name, promises).catch((error: unknown) =>
+      assert.ok(isPlatformError(error), `operating error, not ${String(error)}`),
+    );
     calls.push(call);
     const turns = pick(random, 12);
     for (let turn = 0; turn < turns; turn += 1) await new Promise((resolve) => setImmediate(resolve));
@@ -107,7 +113,11 @@ async function runSeed(seed: number): Promise<void> {
     if (life.isDead) continue;
     const views = await manager.vms.list({});
     assertConsistent(world, views, context);
-    for (const name of promises.kept) assert.ok(views.some((v) => v.name === name), `${name} is lost (${context})`);
+    for (const name of promises.kept)
+      assert.ok(
+        views.some((v) => v.name === name),
+        `${name} is lost (${context})`,
+      );
     promises.doubtful.clear();
     if (pick(random, 2) === 0) await world.run(manager.close());
   }

@@ -23,18 +23,25 @@ export async function waitForFirstCommand(
   const createdAtMs = clock.bootMs();
   const { name } = driver.snapshot.record;
   let answeredAtMs = createdAtMs;
-  await withDeadline({ clock, timeoutMs, signal: options.signal, code: "WAIT_TIMEOUT", what: `waiting for a first command in VM "${name}"` }, async (signal) => {
-    await whileRunning(driver, signal, async (inner) => {
-      const agent = driver.requireGuest();
-      await agent.waitReady({ signal: inner });
-      answeredAtMs = clock.bootMs();
-      await runTrue(agent, { signal: inner });
-    });
-  });
+  await withDeadline(
+    { clock, timeoutMs, signal: options.signal, code: "WAIT_TIMEOUT", what: `waiting for a first command in VM "${name}"` },
+    async (signal) => {
+      await whileRunning(driver, signal, async (inner) => {
+        const agent = driver.requireGuest();
+        await agent.waitReady({ signal: inner });
+        answeredAtMs = clock.bootMs();
+        await runTrue(agent, { signal: inner });
+      });
+    },
+  );
   const doneAtMs = clock.bootMs();
   return {
     first_command_ms: doneAtMs - requestedAtMs,
-    phases: { create_done_ms: createdAtMs - requestedAtMs, agent_wait_ms: answeredAtMs - createdAtMs, first_exec_ms: doneAtMs - answeredAtMs },
+    phases: {
+      create_done_ms: createdAtMs - requestedAtMs,
+      agent_wait_ms: answeredAtMs - createdAtMs,
+      first_exec_ms: doneAtMs - answeredAtMs,
+    },
   };
 }
 
@@ -42,11 +49,14 @@ export async function waitForFirstCommand(
 async function whileRunning(driver: VmDriver, signal: AbortSignal, work: (signal: AbortSignal) => Promise<void>): Promise<void> {
   const controller = new AbortController();
   const both = AbortSignal.any([signal, controller.signal]);
-  const left = driver.waitUntil(({ record, state }) => {
-    if (toVisiblePhase(state) === "running") return PENDING;
-    const error = new PlatformError("VM_EXITED", `VM "${record.name}" is ${toVisiblePhase(state)} before its first command ran`);
-    return { kind: "error", error };
-  }, { signal: both });
+  const left = driver.waitUntil(
+    ({ record, state }) => {
+      if (toVisiblePhase(state) === "running") return PENDING;
+      const error = new PlatformError("VM_EXITED", `VM "${record.name}" is ${toVisiblePhase(state)} before its first command ran`);
+      return { kind: "error", error };
+    },
+    { signal: both },
+  );
   try {
     await Promise.race([left, work(both)]);
   } finally {

@@ -9,7 +9,11 @@ const STDIN_CHUNK_BYTES = 65_536;
 const CLEANUP_TIMEOUT_MS = 5_000;
 const DEFAULT_TIMEOUT_SECONDS = 30;
 
-export async function runCommand(agent: GuestAgent, request: AgentExecRequest, options: CallOptions & { readonly clock: Clock }): Promise<AgentExecResult> {
+export async function runCommand(
+  agent: GuestAgent,
+  request: AgentExecRequest,
+  options: CallOptions & { readonly clock: Clock },
+): Promise<AgentExecResult> {
   const { clock, signal } = options;
   const startedAtMs = clock.bootMs();
   const exec = await agent.createExec(toExecRequest(request), { signal });
@@ -31,7 +35,10 @@ export async function runCommand(agent: GuestAgent, request: AgentExecRequest, o
     }
   } finally {
     // Also when the caller went away: kills what still runs. The agent's loss of it is its own end.
-    await withDeadline({ clock, timeoutMs: CLEANUP_TIMEOUT_MS, what: "removing an exec" }, async (fresh) => await agent.removeExec(exec.id, { signal: fresh })).catch(() => undefined);
+    await withDeadline(
+      { clock, timeoutMs: CLEANUP_TIMEOUT_MS, what: "removing an exec" },
+      async (fresh) => await agent.removeExec(exec.id, { signal: fresh }),
+    ).catch(() => undefined);
   }
 }
 
@@ -58,7 +65,10 @@ async function feed(stream: ExecStream, input: Uint8Array): Promise<void> {
   }
 }
 
-async function collect(stream: ExecStream, signal: AbortSignal): Promise<{ readonly exit: ExecExit; readonly stdout: BoundedText; readonly stderr: BoundedText }> {
+async function collect(
+  stream: ExecStream,
+  signal: AbortSignal,
+): Promise<{ readonly exit: ExecExit; readonly stdout: BoundedText; readonly stderr: BoundedText }> {
   const texts = { stdout: new BoundedText(MAX_OUTPUT_BYTES), stderr: new BoundedText(MAX_OUTPUT_BYTES) };
   const got = { stdout: 0, stderr: 0 };
   for await (const event of untilAborted(stream.output, signal)) {

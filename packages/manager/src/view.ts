@@ -1,6 +1,14 @@
 /** A VM as the API shows it. Pure. */
 import type { VmView } from "@fluxvm/contracts";
-import { computeExpiryWallMs, computeRemainingMs, describeState, getProcessRecord, toVisiblePhase, type Now, type VmSnapshot } from "@fluxvm/engine";
+import {
+  computeExpiryWallMs,
+  computeRemainingMs,
+  describeState,
+  getProcessRecord,
+  toVisiblePhase,
+  type Now,
+  type VmSnapshot,
+} from "@fluxvm/engine";
 
 export function toVmView(snapshot: VmSnapshot, now: Now): VmView {
   const { record, state, agent } = snapshot;

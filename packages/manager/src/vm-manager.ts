@@ -55,7 +55,10 @@ export async function createVmManager(ports: ManagerPorts, options: CallOptions)
     host: new HostOperations(ports, prober),
     close: async () => {
       vms.stopAccepting();
-      await withDeadline({ clock: ports.clock, timeoutMs: CLOSE_TIMEOUT_MS, what: "letting go of the VMs" }, async () => await fleet.closeAll());
+      await withDeadline(
+        { clock: ports.clock, timeoutMs: CLOSE_TIMEOUT_MS, what: "letting go of the VMs" },
+        async () => await fleet.closeAll(),
+      );
     },
   };
 }

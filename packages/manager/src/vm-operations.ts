@@ -71,7 +71,8 @@ export class VmOperations {
 
   async create(request: CreateVmRequest, options: CallOptions & ReadyOption): Promise<VmView> {
     const requestedAtMs = this.#ports.clock.bootMs();
-    const observe = (outcome: "ok" | "error"): void => this.#metrics.create.observe({ outcome }, (this.#ports.clock.bootMs() - requestedAtMs) / 1000);
+    const observe = (outcome: "ok" | "error"): void =>
+      this.#metrics.create.observe({ outcome }, (this.#ports.clock.bootMs() - requestedAtMs) / 1000);
     let driver: VmDriver;
     try {
       driver = await this.#createToRunning(request, options);
@@ -83,7 +84,11 @@ export class VmOperations {
     return await this.#viewWhenReady(driver, requestedAtMs, options);
   }
 
-  async list(query: { readonly name?: string | undefined; readonly selector?: string | undefined; readonly state?: VmStateName | undefined }): Promise<readonly VmView[]> {
+  async list(query: {
+    readonly name?: string | undefined;
+    readonly selector?: string | undefined;
+    readonly state?: VmStateName | undefined;
+  }): Promise<readonly VmView[]> {
     await Promise.resolve();
     const terms = query.selector === undefined || query.selector === "" ? [] : parseSelector(query.selector);
     const now = this.#now();
@@ -138,7 +143,8 @@ export class VmOperations {
   async pause(reference: string, options: CallOptions): Promise<VmView> {
     const driver = this.#fleet.get(reference);
     const { backend, name } = driver.snapshot.record;
-    if (this.#engine.backends.get(backend)?.capabilities.pause === false) throw new PlatformError("BACKEND_UNSUPPORTED", `Cannot pause VM "${name}": its backend cannot pause`);
+    if (this.#engine.backends.get(backend)?.capabilities.pause === false)
+      throw new PlatformError("BACKEND_UNSUPPORTED", `Cannot pause VM "${name}": its backend cannot pause`);
     return this.#view(await driver.request({ kind: "pause" }, options));
   }
 
@@ -150,7 +156,11 @@ export class VmOperations {
     await this.#fleet.get(reference).request({ kind: "delete", reason: "requested" }, options);
   }
 
-  async wait(reference: string, states: readonly WaitState[], options: CallOptions & { readonly timeoutMs: number }): Promise<VmView | undefined> {
+  async wait(
+    reference: string,
+    states: readonly WaitState[],
+    options: CallOptions & { readonly timeoutMs: number },
+  ): Promise<VmView | undefined> {
     const driver = this.#fleet.find(reference);
     if (driver === undefined && states.includes("gone")) return undefined;
     const found = this.#fleet.get(reference);
@@ -166,7 +176,11 @@ export class VmOperations {
     return snapshot.state.phase === "gone" ? undefined : this.#view(snapshot);
   }
 
-  async *logs(reference: string, query: { readonly lines: number; readonly follow: boolean }, options: CallOptions): AsyncGenerator<Uint8Array> {
+  async *logs(
+    reference: string,
+    query: { readonly lines: number; readonly follow: boolean },
+    options: CallOptions,
+  ): AsyncGenerator<Uint8Array> {
     const driver = this.#fleet.get(reference);
     const { consoles } = this.#ports;
     if (!query.follow) {
@@ -214,14 +228,9 @@ export class VmOperations {
     if (spec.network.mode === "user") this.#fleet.requireFreePorts(spec.network.forwards ?? []);
     options.signal.throwIfAborted();
     const owner = this.#fleet.reserveOwner();
-    try {
-      const driver = await createVm(this.#newVm(request, spec, backend, owner), this.#engine);
-      this.#fleet.add(driver);
-      return driver;
-    } catch (error) {
-      this.#fleet.releaseOwner(owner);
-      throw error;
-    }
+    const driver = await createVm(this.#newVm(request, spec, backend, owner), this.#engine, () => this.#fleet.releaseOwner(owner));
+    this.#fleet.add(driver);
+    return driver;
   }
 
   #newVm(request: CreateVmRequest, spec: VmSpec, backend: string, owner: Owner): NewVm {

@@ -61,7 +61,11 @@ export class Database {
     return rows as unknown as WireRecord[]; // the columns selected
   }
 
-  listEvents(query: { readonly subject: string | undefined; readonly afterSequence: number; readonly limit: number }): readonly WireEvent[] {
+  listEvents(query: {
+    readonly subject: string | undefined;
+    readonly afterSequence: number;
+    readonly limit: number;
+  }): readonly WireEvent[] {
     const columns = "SELECT sequence, type, subject, wall_ms, data FROM events WHERE sequence > ?";
     const rows =
       query.subject === undefined
@@ -147,7 +151,11 @@ function migrate(db: DatabaseSync): void {
   const found = Number(db.prepare("PRAGMA user_version").get()?.["user_version"]);
   const steps = planMigration(found);
   if (steps === undefined) {
-    throw new StoreFailure({ code: "STORE_TOO_NEW", message: "A newer version wrote the state database", cause: `schema version ${found}` });
+    throw new StoreFailure({
+      code: "STORE_TOO_NEW",
+      message: "A newer version wrote the state database",
+      cause: `schema version ${found}`,
+    });
   }
   for (const step of steps) db.exec(`BEGIN IMMEDIATE; ${step.sql}; PRAGMA user_version = ${step.to}; COMMIT`);
 }

@@ -72,7 +72,11 @@ test("a second store on the same directory is turned away", async (t) => {
 test("one commit among many that fails takes none of the others along", async (t) => {
   const store = await openSqliteStore({ directory: await makeDirectory(t), logger });
   const results = await Promise.allSettled(
-    Array.from({ length: 300 }, async (_, i) => await store.commit([{ kind: "put", collection: "vms", key: `k${i}`, value: i, expectedVersion: i % 3 === 0 ? 5 : 0 }])),
+    Array.from(
+      { length: 300 },
+      async (_, i) =>
+        await store.commit([{ kind: "put", collection: "vms", key: `k${i}`, value: i, expectedVersion: i % 3 === 0 ? 5 : 0 }]),
+    ),
   );
   assert.equal(results.filter((r) => r.status === "rejected").length, 100);
   assert.equal((await store.load("vms")).length, 200);
@@ -81,7 +85,10 @@ test("one commit among many that fails takes none of the others along", async (t
 
 test("the queue is bounded", async (t) => {
   const store = await openSqliteStore({ directory: await makeDirectory(t), logger });
-  const commits = Array.from({ length: 9000 }, async (_, i) => await store.commit([{ kind: "put", collection: "meta", key: `${i % 10}`, value: i }]));
+  const commits = Array.from(
+    { length: 9000 },
+    async (_, i) => await store.commit([{ kind: "put", collection: "meta", key: `${i % 10}`, value: i }]),
+  );
   const results = await Promise.allSettled(commits);
   const refused = results.filter((r) => r.status === "rejected");
   assert.ok(refused.length > 0 && refused.length < 9000, `${refused.length} refused`);

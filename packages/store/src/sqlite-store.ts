@@ -86,7 +86,11 @@ class SqliteStore implements Store {
     return reply.records.map((row) => ({ key: row.key, value: parseJson(row.value), version: row.version }));
   }
 
-  async listEvents(query: { readonly subject?: string; readonly afterSequence?: number; readonly limit: number }): Promise<readonly StoredEvent[]> {
+  async listEvents(query: {
+    readonly subject?: string;
+    readonly afterSequence?: number;
+    readonly limit: number;
+  }): Promise<readonly StoredEvent[]> {
     const { subject, afterSequence = 0, limit } = query;
     const reply = await this.#request((id) => ({ kind: "events", id, subject, afterSequence, limit }));
     assert(reply.kind === "events", `store answered ${reply.kind} to events`);
@@ -103,7 +107,8 @@ class SqliteStore implements Store {
     const wire = changes.map(toWireChange);
     if (wire.length === 0) return;
     this.#requireAlive();
-    if (this.#queue.length >= MAX_QUEUED) throw new PlatformError("QUEUE_FULL", "Too many writes wait for the disk", { retryAfterMs: 1000 });
+    if (this.#queue.length >= MAX_QUEUED)
+      throw new PlatformError("QUEUE_FULL", "Too many writes wait for the disk", { retryAfterMs: 1000 });
     await new Promise<void>((resolve, reject) => {
       this.#queue.push({ changes: wire, resolve, reject });
       this.#pump();
@@ -204,7 +209,13 @@ function rejectGroup(group: readonly QueuedCommit[], error: PlatformError): void
 function toWireChange(change: StoreChange): WireChange {
   switch (change.kind) {
     case "put":
-      return { kind: "put", collection: change.collection, key: change.key, json: toJson(change.value), expectedVersion: change.expectedVersion };
+      return {
+        kind: "put",
+        collection: change.collection,
+        key: change.key,
+        json: toJson(change.value),
+        expectedVersion: change.expectedVersion,
+      };
     case "delete":
       return change;
     case "event":

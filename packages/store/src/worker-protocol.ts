@@ -1,7 +1,13 @@
 /** What the store and its worker thread say to each other. Values travel as JSON text. */
 
 export type WireChange =
-  | { readonly kind: "put"; readonly collection: string; readonly key: string; readonly json: string; readonly expectedVersion: number | undefined }
+  | {
+      readonly kind: "put";
+      readonly collection: string;
+      readonly key: string;
+      readonly json: string;
+      readonly expectedVersion: number | undefined;
+    }
   | { readonly kind: "delete"; readonly collection: string; readonly key: string }
   | { readonly kind: "event"; readonly type: string; readonly subject: string; readonly wallMs: number; readonly json: string };
 
@@ -14,7 +20,13 @@ export type WorkerRequest =
   /** Commits of one group: one transaction, one sync. */
   | { readonly kind: "commit"; readonly id: number; readonly commits: readonly (readonly WireChange[])[] }
   | { readonly kind: "load"; readonly id: number; readonly collection: string }
-  | { readonly kind: "events"; readonly id: number; readonly subject: string | undefined; readonly afterSequence: number; readonly limit: number }
+  | {
+      readonly kind: "events";
+      readonly id: number;
+      readonly subject: string | undefined;
+      readonly afterSequence: number;
+      readonly limit: number;
+    }
   | { readonly kind: "close"; readonly id: number };
 
 export interface WireRecord {
@@ -33,7 +45,14 @@ export interface WireEvent {
 
 /** An error in a form that crosses threads. */
 export interface WireError {
-  readonly code: "STORE_CONFLICT" | "STORE_CORRUPT" | "STORE_TOO_NEW" | "STORE_UNAVAILABLE" | "HOST_OUT_OF_SPACE" | "STATE_DIR_LOCKED" | "STATE_DIR_UNUSABLE";
+  readonly code:
+    | "STORE_CONFLICT"
+    | "STORE_CORRUPT"
+    | "STORE_TOO_NEW"
+    | "STORE_UNAVAILABLE"
+    | "HOST_OUT_OF_SPACE"
+    | "STATE_DIR_LOCKED"
+    | "STATE_DIR_UNUSABLE";
   readonly message: string;
   readonly cause: string;
 }

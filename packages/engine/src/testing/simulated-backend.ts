@@ -99,7 +99,8 @@ export function createSimulatedBackend(name: string, host: HostState, clock: Clo
       hotplugMemory: false,
       maxVcpus: 64,
     },
-    probe: async ({ signal }) => await life.step("backend.probe", signal, () => ({ usable: true as const, version: "1", accelerator: "tcg" as const })),
+    probe: async ({ signal }) =>
+      await life.step("backend.probe", signal, () => ({ usable: true as const, version: "1", accelerator: "tcg" as const })),
     launch: async (plan, { signal }) =>
       await life.step("backend.launch", signal, () => {
         if (!host.workspaces.has(plan.vmId)) throw new PlatformError("VM_LAUNCH_FAILED", "no workspace");
@@ -113,7 +114,8 @@ export function createSimulatedBackend(name: string, host: HostState, clock: Clo
       }),
     list: async (instanceId, { signal }) =>
       await life.step("backend.list", signal, () => [...host.machines.values()].filter((m) => m.instanceId === instanceId).map(toFound)),
-    destroyFound: async (found, { signal }) => await life.step("backend.destroyFound", signal, () => host.machines.get(found.pid)?.vanish()),
+    destroyFound: async (found, { signal }) =>
+      await life.step("backend.destroyFound", signal, () => host.machines.get(found.pid)?.vanish()),
   };
 }
 
@@ -133,7 +135,8 @@ function createHandle(backend: string, machine: SimulatedMachine, host: HostStat
     ...(machine.plan.agent ? { agentEndpoint: { kind: "unix" as const, path: `${machine.plan.workspace}/agent.sock` } } : {}),
     data: {},
   };
-  const step = async (name: string, signal: AbortSignal, work: () => void): Promise<void> => await life.step(`process.${name}`, signal, work);
+  const step = async (name: string, signal: AbortSignal, work: () => void): Promise<void> =>
+    await life.step(`process.${name}`, signal, work);
   const requireAlive = (): void => {
     if (machine.isGone || machine.status === "ended") throw new PlatformError("BACKEND_PROTOCOL", "The simulated VMM is gone");
   };

@@ -101,7 +101,11 @@ class SimulatedAgent implements GuestAgent {
     return await this.#call("getExec", signal, () => makeExecView(execId, ["true"]));
   }
 
-  async attachExec(execId: string, _offsets: { readonly stdout: number; readonly stderr: number }, { signal }: { readonly signal: AbortSignal }): Promise<ExecStream> {
+  async attachExec(
+    execId: string,
+    _offsets: { readonly stdout: number; readonly stderr: number },
+    { signal }: { readonly signal: AbortSignal },
+  ): Promise<ExecStream> {
     return await this.#call("attachExec", signal, () => makeStream(this.#commands.get(execId) ?? []));
   }
 
@@ -113,7 +117,11 @@ class SimulatedAgent implements GuestAgent {
     await this.#call("removeExec", signal, () => undefined);
   }
 
-  async readFile(path: string, _range: object, { signal }: { readonly signal: AbortSignal }): Promise<{ stat: FileStat; content: AsyncIterable<Uint8Array> }> {
+  async readFile(
+    path: string,
+    _range: object,
+    { signal }: { readonly signal: AbortSignal },
+  ): Promise<{ stat: FileStat; content: AsyncIterable<Uint8Array> }> {
     return await this.#call("readFile", signal, () => {
       const content = this.#files.get(path);
       if (content === undefined) throw new PlatformError("GUEST_FILE_NOT_FOUND", `No such file: ${path}`);
@@ -121,7 +129,12 @@ class SimulatedAgent implements GuestAgent {
     });
   }
 
-  async writeFile(path: string, content: AsyncIterable<Uint8Array>, _attributes: object, { signal }: { readonly signal: AbortSignal }): Promise<FileStat> {
+  async writeFile(
+    path: string,
+    content: AsyncIterable<Uint8Array>,
+    _attributes: object,
+    { signal }: { readonly signal: AbortSignal },
+  ): Promise<FileStat> {
     const parts: Uint8Array[] = [];
     for await (const part of content) parts.push(part);
     return await this.#call("writeFile", signal, () => {
@@ -165,7 +178,8 @@ class SimulatedAgent implements GuestAgent {
   async #call<T>(name: string, signal: AbortSignal, work: (machine: SimulatedMachine) => T): Promise<T> {
     return await this.#life.step(`agent.${name}`, signal, () => {
       const machine = this.#machine;
-      if (this.#state !== "ready" || machine === undefined || machine.status !== "running") throw new PlatformError("AGENT_UNREACHABLE", "The guest does not answer");
+      if (this.#state !== "ready" || machine === undefined || machine.status !== "running")
+        throw new PlatformError("AGENT_UNREACHABLE", "The guest does not answer");
       return work(machine);
     });
   }
@@ -184,7 +198,17 @@ class SimulatedAgent implements GuestAgent {
 }
 
 function makeExecView(id: string, command: readonly string[]): ExecView {
-  return { id, command: [...command], pid: 7, state: "running", tty: false, stdout_acked: 0, stdout_bytes: 0, stderr_acked: 0, stderr_bytes: 0 };
+  return {
+    id,
+    command: [...command],
+    pid: 7,
+    state: "running",
+    tty: false,
+    stdout_acked: 0,
+    stdout_bytes: 0,
+    stderr_acked: 0,
+    stderr_bytes: 0,
+  };
 }
 
 function makeStream(command: readonly string[]): ExecStream {
@@ -201,7 +225,16 @@ function makeStream(command: readonly string[]): ExecStream {
     yield { kind: "exit", exit: { code: command[0] === "false" ? 1 : 0, timed_out: false }, stdoutBytes: total, stderrBytes: 0 };
   };
   const resolved = async (): Promise<void> => await Promise.resolve();
-  return { stdinOffset: 0, output: output(), ack: () => undefined, writeStdin: resolved, endStdin: resolved, resize: resolved, signal: resolved, detach: () => undefined };
+  return {
+    stdinOffset: 0,
+    output: output(),
+    ack: () => undefined,
+    writeStdin: resolved,
+    endStdin: resolved,
+    resize: resolved,
+    signal: resolved,
+    detach: () => undefined,
+  };
 }
 
 function makeStat(path: string, size: number): FileStat {

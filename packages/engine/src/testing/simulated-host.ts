@@ -49,9 +49,12 @@ function createDisks(host: HostState, life: Incarnation): Disks {
       return { serial, path, format: "raw" as const, readonly: serial !== "fluxvm-root", backing: [], bootable: false };
     });
   return {
-    createRoot: async (request, { signal }) => await write("disks.createRoot", request.path, "fluxvm-root", `${request.imageId}:${request.sizeBytes}`, signal),
-    writeConfigDisk: async (request, { signal }) => await write("disks.writeConfigDisk", request.path, "fluxvm-config", JSON.stringify(request.config), signal),
-    writeSeed: async (request, { signal }) => await write("disks.writeSeed", request.path, "fluxvm-seed", JSON.stringify(request.seed), signal),
+    createRoot: async (request, { signal }) =>
+      await write("disks.createRoot", request.path, "fluxvm-root", `${request.imageId}:${request.sizeBytes}`, signal),
+    writeConfigDisk: async (request, { signal }) =>
+      await write("disks.writeConfigDisk", request.path, "fluxvm-config", JSON.stringify(request.config), signal),
+    writeSeed: async (request, { signal }) =>
+      await write("disks.writeSeed", request.path, "fluxvm-seed", JSON.stringify(request.seed), signal),
     ensureFirmwareVars: async (request, { signal }) => {
       await write("disks.ensureFirmwareVars", request.path, "vars", "", signal);
     },
@@ -96,7 +99,12 @@ function createArtifacts(world: SimulatedWorld, life: Incarnation): Artifacts {
       if (imageId !== undefined && !world.images.has(imageId)) throw new PlatformError("IMAGE_NOT_FOUND", `There is no image ${imageId}`);
       const objects = [imageId, kernelId].filter((id) => id !== undefined);
       held.set(holder, new Set(objects));
-      return objects.map((object): StoreChange => ({ kind: "put", collection: "leases", key: keyOf(object, holder), value: { object, holder } }));
+      return objects.map((object): StoreChange => ({
+        kind: "put",
+        collection: "leases",
+        key: keyOf(object, holder),
+        value: { object, holder },
+      }));
     },
     release: (holder) => {
       const objects = [...(held.get(holder) ?? [])];

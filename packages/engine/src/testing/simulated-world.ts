@@ -147,7 +147,9 @@ export class SimulatedWorld {
   }
 
   /** Starts the next daemon's life on what the last one left. The last one is dead from here on. */
-  incarnate(faults: readonly { readonly kind: FaultKind; readonly step: string; readonly occurrence: number | "every" }[] = []): Incarnation {
+  incarnate(
+    faults: readonly { readonly kind: FaultKind; readonly step: string; readonly occurrence: number | "every" }[] = [],
+  ): Incarnation {
     this.stopDaemon();
     const life = new Incarnation(this, new FaultPlan(faults), (self) => this.#openStore(self));
     this.#life = life;
@@ -209,7 +211,8 @@ export class SimulatedWorld {
     for (;;) {
       await this.quiesce();
       if (settled) return await work;
-      if (this.clock.bootMs() > endMs) throw new Error(`nothing came of it within ${maxMs} ms; last steps: ${this.#life?.faults.steps.slice(-8).join(", ")}`);
+      if (this.clock.bootMs() > endMs)
+        throw new Error(`nothing came of it within ${maxMs} ms; last steps: ${this.#life?.faults.steps.slice(-8).join(", ")}`);
       const before = this.#stepsTaken();
       await this.clock.advance(strideMs);
       strideMs = this.#stepsTaken() === before ? Math.min(strideMs * 2, 5_000) : 1;
@@ -278,7 +281,15 @@ const DEFAULT_IMAGES: readonly ImageInfo[] = [
     kind: "rootfs",
     format: "raw",
     virtualSizeBytes: 1 << 30,
-    config: { entrypoint: ["/bin/app"], cmd: ["serve"], env: ["PATH=/bin", "MODE=a"], user: "app", working_dir: "/srv", stop_signal: "SIGINT", labels: {} },
+    config: {
+      entrypoint: ["/bin/app"],
+      cmd: ["serve"],
+      env: ["PATH=/bin", "MODE=a"],
+      user: "app",
+      working_dir: "/srv",
+      stop_signal: "SIGINT",
+      labels: {},
+    },
   },
   { id: "img-0000000000000002", name: "appliance", kind: "disk", format: "qcow2", virtualSizeBytes: 4 * (1 << 30) },
 ];

@@ -49,11 +49,19 @@ function assertOne(world: SimulatedWorld, record: RecordOnDisk, views: readonly 
   } else {
     assert.equal(machines.length, 0, say(`${id} is ${state.phase} and has no process`));
   }
-  assert.equal(world.durableRecords("leases").filter((l) => (l.value as { readonly holder: string }).holder === id).length, 2, say(`${id} holds its image and kernel`));
+  assert.equal(
+    world.durableRecords("leases").filter((l) => (l.value as { readonly holder: string }).holder === id).length,
+    2,
+    say(`${id} holds its image and kernel`),
+  );
 }
 
 export function assertNothingLeft(world: SimulatedWorld, context: string): void {
-  assert.deepEqual([...world.host.machines.values()].map((m) => m.vmId), [], `processes (${context})`);
+  assert.deepEqual(
+    [...world.host.machines.values()].map((m) => m.vmId),
+    [],
+    `processes (${context})`,
+  );
   assert.deepEqual([...world.host.workspaces.keys()], [], `workspaces (${context})`);
   assert.deepEqual([...world.host.egress.keys()], [], `egress rules (${context})`);
   assert.deepEqual(world.durableRecords("vms"), [], `records (${context})`);

@@ -74,7 +74,14 @@ const HOST_SERVICE: HostService = {
 
 function makeImageService(world: SimulatedWorld): ImageService {
   const views = (): ImageView[] =>
-    [...world.images.values()].map((image) => ({ id: image.id, name: image.name, source: "sim", state: "ready", used_by: [], created_at: new Date(0).toISOString() }));
+    [...world.images.values()].map((image) => ({
+      id: image.id,
+      name: image.name,
+      source: "sim",
+      state: "ready",
+      used_by: [],
+      created_at: new Date(0).toISOString(),
+    }));
   return makeService(views, "IMAGE_NOT_FOUND");
 }
 
@@ -93,7 +100,10 @@ function makeKernelService(world: SimulatedWorld): KernelService {
   return makeService(views, "KERNEL_NOT_FOUND");
 }
 
-function makeService<View extends { readonly id: string; readonly name: string }>(views: () => View[], missing: "IMAGE_NOT_FOUND" | "KERNEL_NOT_FOUND") {
+function makeService<View extends { readonly id: string; readonly name: string }>(
+  views: () => View[],
+  missing: "IMAGE_NOT_FOUND" | "KERNEL_NOT_FOUND",
+) {
   const get = (reference: string): View => {
     const view = views().find((v) => v.id === reference || v.name === reference);
     if (view === undefined) throw new PlatformError(missing, `There is no "${reference}"`);

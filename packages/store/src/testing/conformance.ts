@@ -60,9 +60,19 @@ export function runStoreConformance(name: string, open: OpenStore): void {
       store.commit([put("a", 4, 1)]),
       store.commit([put("d", 1)]),
     ]);
-    assert.deepEqual(results.map((r) => r.status), ["fulfilled", "rejected", "fulfilled", "rejected", "fulfilled"]);
+    assert.deepEqual(
+      results.map((r) => r.status),
+      ["fulfilled", "rejected", "fulfilled", "rejected", "fulfilled"],
+    );
     for (const r of results) if (r.status === "rejected") assert.ok(isPlatformError(r.reason, "STORE_CONFLICT"));
-    assert.deepEqual((await store.load("vms")).map((r) => [r.key, r.value]), [["a", 3], ["b", 1], ["d", 1]]);
+    assert.deepEqual(
+      (await store.load("vms")).map((r) => [r.key, r.value]),
+      [
+        ["a", 3],
+        ["b", 1],
+        ["d", 1],
+      ],
+    );
   });
 
   withStore("expected version 0 means it must not exist; deleting begins anew", async ({ store }) => {
@@ -106,7 +116,10 @@ export function runStoreConformance(name: string, open: OpenStore): void {
     "only the newest events are kept",
     async ({ store }) => {
       for (let i = 1; i <= 25; i += 1) await store.commit([event("t", "s", i)]);
-      assert.deepEqual((await store.listEvents({ limit: 100 })).map((e) => e.data), [16, 17, 18, 19, 20, 21, 22, 23, 24, 25]);
+      assert.deepEqual(
+        (await store.listEvents({ limit: 100 })).map((e) => e.data),
+        [16, 17, 18, 19, 20, 21, 22, 23, 24, 25],
+      );
     },
     { eventsKept: 10 },
   );
@@ -124,13 +137,23 @@ export function runStoreConformance(name: string, open: OpenStore): void {
     let { store } = under;
     const model = new Map<string, { value: unknown; version: number }>();
     await fc.assert(
-      fc.asyncProperty(fc.array(fc.array(anyChange(), { minLength: 1, maxLength: 4 }), { maxLength: 12 }), fc.boolean(), async (commits, restart) => {
-        const results = await Promise.allSettled(commits.map(async (changes) => await store.commit(changes)));
-        for (const [i, changes] of commits.entries()) assert.equal(results[i]?.status === "fulfilled", applyToModel(model, changes));
-        if (restart) store = await under.reopen();
-        const found = (await Promise.all(COLLECTIONS.map(async (c) => (await store.load(c)).map((r) => [`${c}/${r.key}`, { value: r.value, version: r.version }] as const)))).flat();
-        assert.deepEqual(new Map(found), model);
-      }),
+      fc.asyncProperty(
+        fc.array(fc.array(anyChange(), { minLength: 1, maxLength: 4 }), { maxLength: 12 }),
+        fc.boolean(),
+        async (commits, restart) => {
+          const results = await Promise.allSettled(commits.map(async (changes) => await store.commit(changes)));
+          for (const [i, changes] of commits.entries()) assert.equal(results[i]?.status === "fulfilled", applyToModel(model, changes));
+          if (restart) store = await under.reopen();
+          const found = (
+            await Promise.all(
+              COLLECTIONS.map(async (c) =>
+                (await store.load(c)).map((r) => [`${c}/${r.key}`, { value: r.value, version: r.version }] as const),
+              ),
+            )
+          ).flat();
+          assert.deepEqual(new Map(found), model);
+        },
+      ),
       { numRuns: 60 },
     );
   });
@@ -149,7 +172,10 @@ function anyChange(): fc.Arbitrary<StoreChange & { readonly kind: "put" | "delet
 }
 
 /** Whether the commit is taken; the model is changed if it is. */
-function applyToModel(model: Map<string, { value: unknown; version: number }>, changes: readonly (StoreChange & { readonly kind: "put" | "delete" })[]): boolean {
+function applyToModel(
+  model: Map<string, { value: unknown; version: number }>,
+  changes: readonly (StoreChange & { readonly kind: "put" | "delete" })[],
+): boolean {
   const next = new Map(model);
   for (const change of changes) {
     const key = `${change.collection}/${change.key}`;

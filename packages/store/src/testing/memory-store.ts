@@ -41,8 +41,17 @@ export function createMemoryStore(options: MemoryStoreOptions = {}): MemoryStore
 
 class InMemoryStore implements MemoryStore {
   readonly #options: MemoryStoreOptions;
-  readonly #records = new Map<string, { readonly collection: string; readonly key: string; readonly json: string; readonly version: number }>();
-  #events: { readonly sequence: number; readonly type: string; readonly subject: string; readonly wallMs: number; readonly json: string }[] = [];
+  readonly #records = new Map<
+    string,
+    { readonly collection: string; readonly key: string; readonly json: string; readonly version: number }
+  >();
+  #events: {
+    readonly sequence: number;
+    readonly type: string;
+    readonly subject: string;
+    readonly wallMs: number;
+    readonly json: string;
+  }[] = [];
   #lastSequence = 0;
   #commits = 0;
   #closed = false;
@@ -50,7 +59,12 @@ class InMemoryStore implements MemoryStore {
   constructor(options: MemoryStoreOptions) {
     this.#options = options;
     for (const { collection, record } of options.snapshot?.records ?? []) {
-      this.#records.set(toKey(collection, record.key), { collection, key: record.key, json: JSON.stringify(record.value), version: record.version });
+      this.#records.set(toKey(collection, record.key), {
+        collection,
+        key: record.key,
+        json: JSON.stringify(record.value),
+        version: record.version,
+      });
     }
     this.#events = (options.snapshot?.events ?? []).map(({ data, ...rest }) => ({ ...rest, json: JSON.stringify(data) }));
     this.#lastSequence = options.snapshot?.lastSequence ?? 0;
@@ -66,7 +80,11 @@ class InMemoryStore implements MemoryStore {
     return this.#list(collection);
   }
 
-  async listEvents(query: { readonly subject?: string; readonly afterSequence?: number; readonly limit: number }): Promise<readonly StoredEvent[]> {
+  async listEvents(query: {
+    readonly subject?: string;
+    readonly afterSequence?: number;
+    readonly limit: number;
+  }): Promise<readonly StoredEvent[]> {
     this.#requireOpen();
     await Promise.resolve();
     const after = query.afterSequence ?? 0;
@@ -124,7 +142,12 @@ class InMemoryStore implements MemoryStore {
     switch (change.kind) {
       case "put": {
         const key = toKey(change.collection, change.key);
-        this.#records.set(key, { collection: change.collection, key: change.key, json: change.json, version: (this.#records.get(key)?.version ?? 0) + 1 });
+        this.#records.set(key, {
+          collection: change.collection,
+          key: change.key,
+          json: change.json,
+          version: (this.#records.get(key)?.version ?? 0) + 1,
+        });
         break;
       }
       case "delete":
@@ -132,7 +155,13 @@ class InMemoryStore implements MemoryStore {
         break;
       case "event":
         this.#lastSequence += 1;
-        this.#events.push({ sequence: this.#lastSequence, type: change.type, subject: change.subject, wallMs: Math.round(change.wallMs), json: change.json });
+        this.#events.push({
+          sequence: this.#lastSequence,
+          type: change.type,
+          subject: change.subject,
+          wallMs: Math.round(change.wallMs),
+          json: change.json,
+        });
         break;
     }
   }
@@ -164,7 +193,13 @@ class InMemoryStore implements MemoryStore {
 }
 
 type FrozenChange =
-  | { readonly kind: "put"; readonly collection: string; readonly key: string; readonly json: string; readonly expectedVersion: number | undefined }
+  | {
+      readonly kind: "put";
+      readonly collection: string;
+      readonly key: string;
+      readonly json: string;
+      readonly expectedVersion: number | undefined;
+    }
   | { readonly kind: "delete"; readonly collection: string; readonly key: string }
   | { readonly kind: "event"; readonly type: string; readonly subject: string; readonly wallMs: number; readonly json: string };
 
@@ -172,7 +207,13 @@ type FrozenChange =
 function freezeChange(change: StoreChange): FrozenChange {
   switch (change.kind) {
     case "put":
-      return { kind: "put", collection: change.collection, key: change.key, json: toJson(change.value), expectedVersion: change.expectedVersion };
+      return {
+        kind: "put",
+        collection: change.collection,
+        key: change.key,
+        json: toJson(change.value),
+        expectedVersion: change.expectedVersion,
+      };
     case "delete":
       return { ...change };
     case "event":
@@ -190,7 +231,13 @@ function toKey(collection: string, key: string): string {
   return `${collection}\u0000${key}`;
 }
 
-function toEvent(row: { readonly sequence: number; readonly type: string; readonly subject: string; readonly wallMs: number; readonly json: string }): StoredEvent {
+function toEvent(row: {
+  readonly sequence: number;
+  readonly type: string;
+  readonly subject: string;
+  readonly wallMs: number;
+  readonly json: string;
+}): StoredEvent {
   const { json, ...rest } = row;
   return { ...rest, data: JSON.parse(json) as unknown };
 }
