@@ -1,7 +1,6 @@
 /** `?ready=exec`: waiting until a first command has run in the guest, and where the time went. */
 import { PlatformError, withDeadline, type CallOptions, type Clock } from "@fluxvm/core";
-import type { GuestAgent, VmDriver } from "@fluxvm/engine";
-import { PENDING, toVisiblePhase } from "@fluxvm/engine";
+import { describeState, DONE, PENDING, toVisiblePhase, type GuestAgent, type VmDriver, type VmSnapshot } from "@fluxvm/engine";
 
 export interface ReadyPhases {
   readonly first_command_ms: number;
@@ -49,20 +48,23 @@ export async function waitForFirstCommand(
 async function whileRunning(driver: VmDriver, signal: AbortSignal, work: (signal: AbortSignal) => Promise<void>): Promise<void> {
   const controller = new AbortController();
   const both = AbortSignal.any([signal, controller.signal]);
-  const left = driver.waitUntil(
-    ({ record, state }) => {
-      if (toVisiblePhase(state) === "running") return PENDING;
-      const error = new PlatformError("VM_EXITED", `VM "${record.name}" is ${toVisiblePhase(state)} before its first command ran`);
-      return { kind: "error", error };
-    },
-    { signal: both },
-  );
+  const left = driver.waitUntil((snapshot) => (isRunning(snapshot) ? PENDING : DONE), { signal: both });
   try {
     await Promise.race([left, work(both)]);
+  } catch (error) {
+    if (isRunning(driver.snapshot)) throw error; // else what follows says it better
   } finally {
     controller.abort();
     left.catch(() => undefined); // settled by the abort, or already raced
   }
+  const { record, state } = driver.snapshot;
+  if (isRunning(driver.snapshot)) return;
+  const why = describeState(state).message ?? `VM is ${toVisiblePhase(state)}`;
+  throw new PlatformError("VM_EXITED", `VM "${record.name}" did not come to its first command: ${why}`);
+}
+
+function isRunning(snapshot: VmSnapshot): boolean {
+  return toVisiblePhase(snapshot.state) === "running";
 }
 
 /** The first command: `true`, whose success says that the guest runs programs. */
