@@ -24,7 +24,8 @@ export interface DoctorOptions {
 /** @returns the exit code */
 export async function runDoctor({ config, logger, isJson, refresh, write }: DoctorOptions): Promise<number> {
   const binaries = findBinaries(config.tools);
-  if (binaries.probeGuest === undefined) throw new PlatformError("HOST_TOOL_MISSING", "Cannot find the program fluxvm-probe-guest: it is not built; run `npm run setup`");
+  if (binaries.probeGuest === undefined)
+    throw new PlatformError("HOST_TOOL_MISSING", "Cannot find the program fluxvm-probe-guest: it is not built; run `npm run setup`");
   const helper = await startHostHelper({ binaryPath: binaries.hostHelper, logger, clock: systemClock });
   const isInstalled = existsSync(config.state_dir);
   const scratch = isInstalled ? undefined : mkdtempSync(join(tmpdir(), "fluxvm-doctor-"));
@@ -56,7 +57,13 @@ export function formatReport(report: HostReport): string {
     `${name.padEnd(nameWidth)}  ${status.padEnd(statusWidth)}  ${oneLine(detail)}`,
     ...(advice === undefined ? [] : [`${indent}→ ${oneLine(advice)}`]),
   ]);
-  return [`${"CAPABILITY".padEnd(nameWidth)}  ${"STATUS".padEnd(statusWidth)}  DETAIL`, ...rows, "", `kernel ${report.kernel}, probed ${report.probed_at}`, ""].join("\n");
+  return [
+    `${"CAPABILITY".padEnd(nameWidth)}  ${"STATUS".padEnd(statusWidth)}  DETAIL`,
+    ...rows,
+    "",
+    `kernel ${report.kernel}, probed ${report.probed_at}`,
+    "",
+  ].join("\n");
 }
 
 function oneLine(text: string): string {

@@ -35,7 +35,10 @@ export function parseTcpAddress(text: string): TcpAddress {
   const host = match?.[1] ?? match?.[2];
   const port = Number(match?.[3]);
   if (host === undefined || port > 65_535) {
-    throw new PlatformError("CONFIG_INVALID", `Cannot load config: "listen" must be like 127.0.0.1:7788 or [::1]:7788, or empty, not ${JSON.stringify(text)}`);
+    throw new PlatformError(
+      "CONFIG_INVALID",
+      `Cannot load config: "listen" must be like 127.0.0.1:7788 or [::1]:7788, or empty, not ${JSON.stringify(text)}`,
+    );
   }
   return { host, port };
 }
@@ -47,7 +50,12 @@ async function listen(server: Server, target: { readonly path: string } | TcpAdd
   } catch (cause) {
     const { code } = cause as NodeJS.ErrnoException; // what a server's error event carries
     if (code === "EADDRINUSE") throw new PlatformError("PORT_IN_USE", `Cannot listen on ${shown}: another process does`, { cause });
-    const why = code === "EACCES" ? "permission denied" : code === "EADDRNOTAVAIL" || code === "ENOTFOUND" ? "this host has no such address" : (code ?? "failed");
+    const why =
+      code === "EACCES"
+        ? "permission denied"
+        : code === "EADDRNOTAVAIL" || code === "ENOTFOUND"
+          ? "this host has no such address"
+          : (code ?? "failed");
     throw new PlatformError("STATE_DIR_UNUSABLE", `Cannot listen on ${shown}: ${why}`, { cause });
   }
 }

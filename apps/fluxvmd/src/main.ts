@@ -16,7 +16,17 @@ import { readVersion } from "./version.ts";
 const FALLBACK_CONFIG_PATH = "/etc/fluxvm/config.toml";
 const STOP_SIGNALS = ["SIGTERM", "SIGINT", "SIGHUP"] as const;
 /** What skopeo reads; nothing else of the daemon's environment reaches a program. */
-const SKOPEO_VARIABLES = ["HOME", "XDG_RUNTIME_DIR", "REGISTRY_AUTH_FILE", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy"];
+const SKOPEO_VARIABLES = [
+  "HOME",
+  "XDG_RUNTIME_DIR",
+  "REGISTRY_AUTH_FILE",
+  "HTTP_PROXY",
+  "HTTPS_PROXY",
+  "NO_PROXY",
+  "http_proxy",
+  "https_proxy",
+  "no_proxy",
+];
 
 async function main(args: readonly string[]): Promise<number | undefined> {
   const [command, ...rest] = args;
@@ -51,7 +61,9 @@ async function runServe(args: readonly string[]): Promise<void> {
   dieOfBugs(logger);
   const starting = new AbortController();
   const stop = onStopSignals(logger, () => starting.abort(new PlatformError("SHUTTING_DOWN", "Stopped while starting")));
-  const environment = SKOPEO_VARIABLES.map((name) => [name, process.env[name]] as const).filter((entry): entry is [string, string] => entry[1] !== undefined);
+  const environment = SKOPEO_VARIABLES.map((name) => [name, process.env[name]] as const).filter(
+    (entry): entry is [string, string] => entry[1] !== undefined,
+  );
   const daemon = await serve({
     config,
     logger,
@@ -70,10 +82,19 @@ async function runDoctorCommand(args: readonly string[]): Promise<number> {
   const source = toConfigSource(args, DOCTOR_SWITCHES);
   const config = loadConfig(source);
   const logger = createLogger({ level: "warn" });
-  return await runDoctor({ config, logger, isJson: source.switches.has("--json"), refresh: source.switches.has("--refresh"), write: (text) => process.stdout.write(text) });
+  return await runDoctor({
+    config,
+    logger,
+    isJson: source.switches.has("--json"),
+    refresh: source.switches.has("--refresh"),
+    write: (text) => process.stdout.write(text),
+  });
 }
 
-function toConfigSource(args: readonly string[], switches: readonly string[]): Parameters<typeof loadConfig>[0] & { readonly switches: ReadonlySet<string> } {
+function toConfigSource(
+  args: readonly string[],
+  switches: readonly string[],
+): Parameters<typeof loadConfig>[0] & { readonly switches: ReadonlySet<string> } {
   const flags = parseFlags(args, switches);
   const path = flags.configPath ?? process.env["FLUXVM_CONFIG"];
   return { path: path === "" ? undefined : path, fallbackPath: FALLBACK_CONFIG_PATH, overrides: flags.overrides, switches: flags.switches };
@@ -107,8 +128,7 @@ function dieOfBugs(logger: Logger): void {
 
 function describeUsage(): string {
   const flags = CONFIG_FLAGS.map(({ name, type, description, fallback }) => {
-    const shown = Array.isArray(fallback) ? fallback.join(",") : String(fallback ?? "");
-    return `  ${`${name} <${type}>`.padEnd(38)} ${description}${shown === "" ? "" : `${description === "" ? "" : " "}(default ${shown})`}`;
+    return `  ${`${name} <${type}>`.padEnd(38)} ${description}${fallback === "" ? "" : ` (default ${fallback})`}`;
   });
   return [
     "usage: fluxvmd serve [flags]                      start the daemon in the foreground",

@@ -118,7 +118,10 @@ async function start(options: ServeOptions, scope: Scope): Promise<void> {
     logger.info({ host: bound.host, port: bound.port }, "listening on tcp");
   }
   if (options.notifySocket !== undefined) await notifyReady(helper, options.notifySocket, logger);
-  logger.info({ version, instanceId, pid: process.pid, socket: config.socket, durationMs: Math.round(systemClock.bootMs() - startedMs) }, "ready");
+  logger.info(
+    { version, instanceId, pid: process.pid, socket: config.socket, durationMs: Math.round(systemClock.bootMs() - startedMs) },
+    "ready",
+  );
 }
 
 /** A service manager that cannot be told is no reason not to serve. */
@@ -129,4 +132,3 @@ async function notifyReady(helper: HostHelper, socket: string, logger: Logger): 
     logger.warn({ err: error }, "service manager was not told");
   }
 }
-

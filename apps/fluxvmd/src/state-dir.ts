@@ -40,7 +40,10 @@ export async function ensureInstanceId(stateDir: string, random: Random): Promis
     return made;
   }
   if (!isId("inst", stored)) {
-    throw new PlatformError("STATE_DIR_UNUSABLE", `Cannot use ${stateDir}: its file "instance" is damaged. What it named is on the host; restore the file from a backup`);
+    throw new PlatformError(
+      "STATE_DIR_UNUSABLE",
+      `Cannot use ${stateDir}: its file "instance" is damaged. What it named is on the host; restore the file from a backup`,
+    );
   }
   return stored;
 }
@@ -55,7 +58,10 @@ export async function ensureToken(stateDir: string, random: Random): Promise<str
     return made;
   }
   if (!TOKEN_FORM.test(stored)) {
-    throw new PlatformError("STATE_DIR_UNUSABLE", `The token file ${path} holds no token of 20 or more visible characters; remove it and a new one is made`);
+    throw new PlatformError(
+      "STATE_DIR_UNUSABLE",
+      `The token file ${path} holds no token of 20 or more visible characters; remove it and a new one is made`,
+    );
   }
   chmodSync(path, 0o600); // however it was put there, others must not read it
   return stored;

@@ -6,7 +6,6 @@ import type { Platform } from "@fluxvm/api";
 import { createQemuBackend } from "@fluxvm/backend-qemu";
 import type { Config } from "@fluxvm/contracts";
 import { GIB, PlatformError, systemRandom, type InstanceId } from "@fluxvm/core";
-import type { Egress } from "@fluxvm/engine";
 import { openEgressGuard, openVmCgroups, readBootId, systemClock, type HostHelper } from "@fluxvm/host";
 import { createImageService, createKernelService } from "@fluxvm/image";
 import { createVmManager, type VmUsers } from "@fluxvm/manager";
@@ -16,7 +15,7 @@ import type { VmBackend } from "@fluxvm/vmm";
 import { createArtifacts } from "./adapters/artifacts.ts";
 import { createConsoleLogs } from "./adapters/console-logs.ts";
 import { createDisks } from "./adapters/disks.ts";
-import { createEgress, createRefusingEgress, loadUidOwners } from "./adapters/egress.ts";
+import { createEgress, createRefusingEgress, loadUidOwners, type ClosableEgress } from "./adapters/egress.ts";
 import { createGuests } from "./adapters/guests.ts";
 import { createHostProbe, createHostService } from "./adapters/host-service.ts";
 import { createWorkspaces } from "./adapters/workspaces.ts";
@@ -96,6 +95,7 @@ export async function wire(inputs: WireInputs): Promise<Runtime> {
   });
   const backends = new Map<string, VmBackend>([[qemu.name, qemu]]);
 
+  const egress = await openEgress(inputs);
   const manager = await createVmManager(
     {
       clock,
@@ -111,7 +111,7 @@ export async function wire(inputs: WireInputs): Promise<Runtime> {
       workspaces: createWorkspaces({ stateDir, cgroups }),
       artifacts: createArtifacts({ images, kernels }),
       disks: createDisks({ images, ovmfVars: config.tools.ovmf_vars }),
-      egress: await openEgress(inputs),
+      egress,
       guests: createGuests({ clock, random, logger }),
       consoles: createConsoleLogs({ stateDir, clock }),
       config: {
@@ -138,6 +138,8 @@ export async function wire(inputs: WireInputs): Promise<Runtime> {
       qemu.detach();
       await images.close();
       await kernels.close();
+      await egress.close();
+      await cgroups.removeInstance({ signal: AbortSignal.timeout(5000) });
     },
   };
 }
@@ -149,7 +151,7 @@ function chooseUsers(config: Config): VmUsers {
   return { kind: "range", start: config.vm.uid_start, count: config.vm.uid_count };
 }
 
-async function openEgress({ instanceId, store, logger, signal }: WireInputs): Promise<Egress> {
+async function openEgress({ instanceId, store, logger, signal }: WireInputs): Promise<ClosableEgress> {
   if (process.getuid?.() !== 0) return createRefusingEgress("without root the host cannot be kept out of a guest's reach");
   try {
     const guard = await openEgressGuard({ instanceId, signal });

@@ -10,7 +10,9 @@ test("an unknown body field is refused with the field that was likely meant, by 
   assert.equal(reply.body["code"], "FIELD_UNKNOWN");
   assert.equal(reply.body["class"], "invalid_argument");
   assert.match(String(reply.body["message"]), /Unknown field "vcpu", did you mean "vcpus"/);
-  const nested = await ask("POST", "/v1/vms", { json: { name: "a", network: { mode: "user", forwards: [{ host_port: 1, guestport: 2, guest_port: 2 }] } } });
+  const nested = await ask("POST", "/v1/vms", {
+    json: { name: "a", network: { mode: "user", forwards: [{ host_port: 1, guestport: 2, guest_port: 2 }] } },
+  });
   assert.match(String(nested.body["message"]), /"network.forwards.0.guestport", did you mean "network.forwards.0.guest_port"/);
 });
 
@@ -24,7 +26,9 @@ test("a field of the specification that is not served is refused by name as unsu
 
 test("wrong types are never coerced and every wrong field is listed", async () => {
   const { ask, platform } = await createTestApi();
-  const reply = await ask("POST", "/v1/vms", { json: { name: "../etc", vcpus: "2", memory_mib: -1, disk_size_gib: 1e300, labels: { "a b": "c" } } });
+  const reply = await ask("POST", "/v1/vms", {
+    json: { name: "../etc", vcpus: "2", memory_mib: -1, disk_size_gib: 1e300, labels: { "a b": "c" } },
+  });
   assert.equal(reply.status, 400);
   assert.equal(reply.body["code"], "REQUEST_INVALID");
   const fields = reply.body["fields"] as { path: string }[];
@@ -63,7 +67,8 @@ for (const [name, payload, pattern] of [
 
 test("equal keys in different objects, and text that looks like keys, are no duplicates", async () => {
   const { ask } = await createTestApi();
-  const payload = '{"name": "a", "cloud_init": {"write_files": [{"path": "/a", "content": "{\\"path\\": 1, \\"path\\": 2}"}, {"path": "/b", "content": ""}]}}';
+  const payload =
+    '{"name": "a", "cloud_init": {"write_files": [{"path": "/a", "content": "{\\"path\\": 1, \\"path\\": 2}"}, {"path": "/b", "content": ""}]}}';
   const reply = await ask("POST", "/v1/vms", { payload, headers: { "content-type": "application/json" } });
   assert.equal(reply.status, 201, reply.text);
 });
@@ -88,7 +93,11 @@ test("a missing body is refused where a field is required, and taken as empty wh
 
 test("another content type, or none, is 415", async () => {
   const { ask } = await createTestApi();
-  for (const headers of [{ "content-type": "text/plain" }, { "content-type": "application/x-www-form-urlencoded" }, { "content-type": "application/jsonx" }]) {
+  for (const headers of [
+    { "content-type": "text/plain" },
+    { "content-type": "application/x-www-form-urlencoded" },
+    { "content-type": "application/jsonx" },
+  ]) {
     const reply = await ask("POST", "/v1/vms", { payload: '{"name":"a"}', headers });
     assert.equal(reply.status, 415);
     assert.equal(reply.body["code"], "MEDIA_TYPE_UNSUPPORTED");
@@ -111,7 +120,17 @@ test("queries are strict: unknown, repeated, wrong and badly encoded parameters 
   const unknown = await ask("GET", "/v1/vms?labels=a");
   assert.equal(unknown.status, 400);
   assert.match(String(unknown.body["message"]), /Unknown query parameter "labels", did you mean "label"/);
-  for (const url of ["/v1/vms?name=a&name=b", "/v1/vms?name=%E0%A4%A", "/v1/vms?state=asleep", "/v1/vms/a/logs?lines=1.5", "/v1/vms/a/logs?lines=1e3", "/v1/vms/a/logs?follow=yes", "/v1/vms/a/wait", "/v1/vms/a/wait?for=flying", "/v1/vms/a?x=1"]) {
+  for (const url of [
+    "/v1/vms?name=a&name=b",
+    "/v1/vms?name=%E0%A4%A",
+    "/v1/vms?state=asleep",
+    "/v1/vms/a/logs?lines=1.5",
+    "/v1/vms/a/logs?lines=1e3",
+    "/v1/vms/a/logs?follow=yes",
+    "/v1/vms/a/wait",
+    "/v1/vms/a/wait?for=flying",
+    "/v1/vms/a?x=1",
+  ]) {
     const reply = await ask("GET", url);
     assert.equal(reply.status, 400, url);
     assert.equal(reply.body["class"], "invalid_argument", url);
@@ -146,10 +165,13 @@ test("a sane request id is kept, another is replaced, and both come back and are
   assert.match(String(replaced.headers["x-request-id"]), /^req-[0-9a-z]{16}$/);
   assert.equal(replaced.body["requestId"], replaced.headers["x-request-id"]);
   const logged = lines.filter((l) => l.msg === "request");
-  assert.deepEqual(logged.map((l) => [l["requestId"], l["route"], l["statusCode"], l["code"]]), [
-    ["build-17.a", "/v1/version", 200, undefined],
-    [replaced.headers["x-request-id"], "/v1/vms/:vm", 404, "VM_NOT_FOUND"],
-  ]);
+  assert.deepEqual(
+    logged.map((l) => [l["requestId"], l["route"], l["statusCode"], l["code"]]),
+    [
+      ["build-17.a", "/v1/version", 200, undefined],
+      [replaced.headers["x-request-id"], "/v1/vms/:vm", 404, "VM_NOT_FOUND"],
+    ],
+  );
 });
 
 test("a fault of ours says nothing to the caller and everything to the log", async () => {
@@ -174,7 +196,10 @@ test("Retry-After is in whole seconds, rounded up", async () => {
 
 test("details and causes never leave", async () => {
   const { ask, platform } = await createTestApi();
-  platform.failNext("vms.list", new PlatformError("VM_LAUNCH_FAILED", "QEMU did not start", { details: { path: "/run/secret" }, cause: new Error("inner secret") }));
+  platform.failNext(
+    "vms.list",
+    new PlatformError("VM_LAUNCH_FAILED", "QEMU did not start", { details: { path: "/run/secret" }, cause: new Error("inner secret") }),
+  );
   const reply = await ask("GET", "/v1/vms");
   assert.deepEqual(Object.keys(reply.body).toSorted(), ["class", "code", "message", "requestId"]);
 });

@@ -68,7 +68,10 @@ export async function createApi(options: ApiOptions): Promise<Api> {
   api.decorateRequest("callerSignal", undefined);
   api.decorateRequest("isLogged", false);
   api.removeAllContentTypeParsers();
-  api.addContentTypeParser("application/json", async (_request: FastifyRequest, payload: FastifyRequest["raw"]) => await readJsonBody(payload, limits, clock));
+  api.addContentTypeParser(
+    "application/json",
+    async (_request: FastifyRequest, payload: FastifyRequest["raw"]) => await readJsonBody(payload, limits, clock),
+  );
   api.addHook("preClose", async () => stopping.abort(new PlatformError("SHUTTING_DOWN", "The daemon is stopping")));
   addRequestHooks(api, options, context);
   answerUnknownRoutes(api);
@@ -120,7 +123,11 @@ function addRequestHooks(api: Api, options: ApiOptions, context: ApiContext): vo
   api.addHook("onResponse", async (request, reply) => logRequest(options.logger, context, { request, reply }));
 }
 
-function logRequest(logger: Logger, { metrics }: ApiContext, { request, reply }: { readonly request: FastifyRequest; readonly reply: FastifyReply }): void {
+function logRequest(
+  logger: Logger,
+  { metrics }: ApiContext,
+  { request, reply }: { readonly request: FastifyRequest; readonly reply: FastifyReply },
+): void {
   if (request.isLogged) return;
   request.isLogged = true;
   const route = request.routeOptions.url ?? "(unknown)";
@@ -154,6 +161,9 @@ function answerUnknownRoutes(api: Api): void {
     const allowed = routes.filter((r) => r.pattern.test(path)).map((r) => r.method);
     if (allowed.length === 0) throw new PlatformError("ROUTE_UNKNOWN", `There is no route ${request.method} ${path.slice(0, 200)}`);
     reply.header("allow", [...new Set(allowed)].join(", "));
-    throw new PlatformError("METHOD_NOT_ALLOWED", `Method ${request.method} is not allowed here; try ${[...new Set(allowed)].join(" or ")}`);
+    throw new PlatformError(
+      "METHOD_NOT_ALLOWED",
+      `Method ${request.method} is not allowed here; try ${[...new Set(allowed)].join(" or ")}`,
+    );
   });
 }

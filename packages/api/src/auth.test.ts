@@ -34,7 +34,17 @@ test("authentication comes before the body is read or the query is judged", asyn
 
 test("no form of a wrong token is taken, and it is never logged", async () => {
   const { ask, lines } = await createTestApi();
-  for (const authorization of ["", "Bearer", "Bearer ", TOKEN, `Basic ${TOKEN}`, `Bearer ${TOKEN}x`, `Bearer ${TOKEN.slice(1)}`, `Bearer ${TOKEN} ${TOKEN}`, `Bearer ${"a".repeat(5000)}`]) {
+  for (const authorization of [
+    "",
+    "Bearer",
+    "Bearer ",
+    TOKEN,
+    `Basic ${TOKEN}`,
+    `Bearer ${TOKEN}x`,
+    `Bearer ${TOKEN.slice(1)}`,
+    `Bearer ${TOKEN} ${TOKEN}`,
+    `Bearer ${"a".repeat(5000)}`,
+  ]) {
     const reply = await ask("GET", "/v1/version", { token: "", headers: { authorization } });
     assert.equal(reply.status, 401, authorization);
   }
@@ -45,15 +55,33 @@ test("no form of a wrong token is taken, and it is never logged", async () => {
 test("the Unix socket needs no token", () => {
   const auth = createTokenAuthenticator({ token: TOKEN });
   assert.deepEqual(auth.authenticate({ listener: "unix", authorization: undefined }), { name: "local" });
-  assert.throws(() => auth.authenticate({ listener: "tcp", authorization: undefined }), (e) => isPlatformError(e, "TOKEN_MISSING"));
+  assert.throws(
+    () => auth.authenticate({ listener: "tcp", authorization: undefined }),
+    (e) => isPlatformError(e, "TOKEN_MISSING"),
+  );
 });
 
 test("hosts: addresses, localhost and configured names pass, others do not", () => {
   for (const host of ["127.0.0.1", "127.0.0.1:7788", "[::1]:7788", "localhost:7788", "LOCALHOST", "10.1.2.3:80", "Vm-Host.example:7788"]) {
     assert.doesNotThrow(() => requireTrustedSite({ host, origin: undefined }, ["vm-host.example"]), host);
   }
-  for (const host of [undefined, "", "evil.example", "evil.example:7788", "127.0.0.1.evil.example", "localhost.evil.example", "localhost:7788:1", "[::1", "a b", "vm-host.example.evil"]) {
-    assert.throws(() => requireTrustedSite({ host, origin: undefined }, ["vm-host.example"]), (e) => isPlatformError(e, "ORIGIN_DENIED"), String(host));
+  for (const host of [
+    undefined,
+    "",
+    "evil.example",
+    "evil.example:7788",
+    "127.0.0.1.evil.example",
+    "localhost.evil.example",
+    "localhost:7788:1",
+    "[::1",
+    "a b",
+    "vm-host.example.evil",
+  ]) {
+    assert.throws(
+      () => requireTrustedSite({ host, origin: undefined }, ["vm-host.example"]),
+      (e) => isPlatformError(e, "ORIGIN_DENIED"),
+      String(host),
+    );
   }
 });
 
@@ -61,7 +89,11 @@ test("origins: only the daemon's own", () => {
   const host = "localhost:7788";
   assert.doesNotThrow(() => requireTrustedSite({ host, origin: "http://localhost:7788" }, []));
   for (const origin of ["null", "http://evil.example", "http://localhost:8080", "http://127.0.0.1:7788", "", "file://"]) {
-    assert.throws(() => requireTrustedSite({ host, origin }, []), (e) => isPlatformError(e, "ORIGIN_DENIED"), origin);
+    assert.throws(
+      () => requireTrustedSite({ host, origin }, []),
+      (e) => isPlatformError(e, "ORIGIN_DENIED"),
+      origin,
+    );
   }
 });
 

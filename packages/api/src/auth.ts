@@ -56,7 +56,10 @@ export interface SiteHeaders {
 export function requireTrustedSite(headers: SiteHeaders, allowedHosts: readonly string[]): void {
   const host = parseHostName(headers.host);
   if (host === undefined || !isTrustedHost(host, allowedHosts)) {
-    throw new PlatformError("ORIGIN_DENIED", `The host name ${JSON.stringify((headers.host ?? "").slice(0, 80))} is not one of this daemon's`);
+    throw new PlatformError(
+      "ORIGIN_DENIED",
+      `The host name ${JSON.stringify((headers.host ?? "").slice(0, 80))} is not one of this daemon's`,
+    );
   }
   if (headers.origin === undefined) return;
   const origin = URL.canParse(headers.origin) ? new URL(headers.origin) : undefined;

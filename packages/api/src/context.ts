@@ -74,7 +74,11 @@ export interface CallBudget {
 }
 
 /** One platform call that does not stream. */
-export async function callPlatform<T>(context: ApiContext, exchange: Exchange & CallBudget, work: (signal: AbortSignal) => Promise<T>): Promise<T> {
+export async function callPlatform<T>(
+  context: ApiContext,
+  exchange: Exchange & CallBudget,
+  work: (signal: AbortSignal) => Promise<T>,
+): Promise<T> {
   const timeoutMs = context.limits.requestTimeoutMs + (exchange.extraMs ?? 0);
   return await withDeadline({ clock: context.clock, timeoutMs, signal: getCallerSignal(exchange), what: exchange.what }, work);
 }

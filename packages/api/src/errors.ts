@@ -50,7 +50,11 @@ function isClientFault(thrown: unknown): thrown is Error {
 }
 
 /** Answers with the error body, and logs here, once, what the caller is not told. */
-export async function sendError(logger: Logger, thrown: unknown, exchange: { readonly request: FastifyRequest; readonly reply: FastifyReply }): Promise<FastifyReply> {
+export async function sendError(
+  logger: Logger,
+  thrown: unknown,
+  exchange: { readonly request: FastifyRequest; readonly reply: FastifyReply },
+): Promise<FastifyReply> {
   const { request, reply } = exchange;
   const error = translateError(thrown);
   const status = statusOf(error);
@@ -64,7 +68,11 @@ export async function sendError(logger: Logger, thrown: unknown, exchange: { rea
 }
 
 /** The error of a request part that its schema refuses. The most specific code wins; `fields` lists everything. */
-export function problemsToError(part: "body" | "query" | "path", problems: readonly SchemaProblem[], unserved: readonly string[] = []): PlatformError {
+export function problemsToError(
+  part: "body" | "query" | "path",
+  problems: readonly SchemaProblem[],
+  unserved: readonly string[] = [],
+): PlatformError {
   const noun = part === "body" ? "field" : part === "query" ? "query parameter" : "path parameter";
   const fields = problems.map((p) => ({ path: p.path === "" ? part : p.path, message: p.message }));
   const refused = problems.find((p) => p.kind === "unknown" && unserved.includes(p.path));
@@ -81,7 +89,9 @@ export function problemsToError(part: "body" | "query" | "path", problems: reado
     return new PlatformError("FIELD_UNKNOWN", `Unknown ${noun} ${JSON.stringify(unknown.path)}${hint}${more}`, { fields });
   }
   const first = fields[0];
-  return new PlatformError("REQUEST_INVALID", `Invalid ${noun} ${JSON.stringify(first?.path)}: ${first?.message ?? "is wrong"}${more}`, { fields });
+  return new PlatformError("REQUEST_INVALID", `Invalid ${noun} ${JSON.stringify(first?.path)}: ${first?.message ?? "is wrong"}${more}`, {
+    fields,
+  });
 }
 
 export type { ErrorClass };

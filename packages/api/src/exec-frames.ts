@@ -5,7 +5,11 @@ import { PlatformError } from "@fluxvm/core";
 const HEADER_BYTES = 9;
 const CHANNELS = { stdin: 0, stdout: 1, stderr: 2 } as const;
 
-export function encodeOutputFrame(output: { readonly stream: "stdout" | "stderr"; readonly offset: number; readonly data: Uint8Array }): Uint8Array {
+export function encodeOutputFrame(output: {
+  readonly stream: "stdout" | "stderr";
+  readonly offset: number;
+  readonly data: Uint8Array;
+}): Uint8Array {
   const frame = Buffer.allocUnsafe(HEADER_BYTES + output.data.length);
   frame.writeUInt8(CHANNELS[output.stream], 0);
   frame.writeBigUInt64BE(BigInt(output.offset), 1);
@@ -40,7 +44,8 @@ export function decodeClientMessage(text: string): ExecClientMessage {
       return { type: "resize", rows: readInteger(message, "rows", 1, 65_535), cols: readInteger(message, "cols", 1, 65_535) };
     case "signal": {
       const { signal } = message;
-      if (typeof signal !== "string" || !/^(SIG)?[A-Z0-9+]{1,16}$/.test(signal)) throw new PlatformError("REQUEST_INVALID", "Malformed message: no such signal name");
+      if (typeof signal !== "string" || !/^(SIG)?[A-Z0-9+]{1,16}$/.test(signal))
+        throw new PlatformError("REQUEST_INVALID", "Malformed message: no such signal name");
       return { type: "signal", signal };
     }
     default:

@@ -48,7 +48,8 @@ export async function serveExecSocket(context: ApiContext, socket: WebSocket, op
     }
     socket.close(1000);
   } catch (thrown) {
-    if (!gone.signal.aborted) closeWithError(socket, context.stopping.aborted ? new PlatformError("SHUTTING_DOWN", "The daemon is stopping") : thrown);
+    if (!gone.signal.aborted)
+      closeWithError(socket, context.stopping.aborted ? new PlatformError("SHUTTING_DOWN", "The daemon is stopping") : thrown);
     context.logger.debug({ err: thrown, requestId: options.requestId }, "exec attachment ended");
   } finally {
     session.destroy();
@@ -137,7 +138,12 @@ class ExecSession {
       case "stdin_ack":
         return sendMessage(this.#socket, { type: "stdin_ack", offset: output.offset });
       case "exit":
-        return sendMessage(this.#socket, { type: "exit", exit: output.exit, stdout_bytes: output.stdoutBytes, stderr_bytes: output.stderrBytes });
+        return sendMessage(this.#socket, {
+          type: "exit",
+          exit: output.exit,
+          stdout_bytes: output.stdoutBytes,
+          stderr_bytes: output.stderrBytes,
+        });
       default:
         assertNever(output, "exec output");
     }
@@ -150,7 +156,12 @@ class ExecSession {
   }
 
   #unacked(): number {
-    return this.#sent.stdout - Math.min(this.#acked.stdout, this.#sent.stdout) + this.#sent.stderr - Math.min(this.#acked.stderr, this.#sent.stderr);
+    return (
+      this.#sent.stdout -
+      Math.min(this.#acked.stdout, this.#sent.stdout) +
+      this.#sent.stderr -
+      Math.min(this.#acked.stderr, this.#sent.stderr)
+    );
   }
 
   async #nextAck(): Promise<void> {
@@ -166,7 +177,8 @@ class ExecSession {
       isOver = true;
       this.#wakeOnAck?.();
     });
-    while (!isOver && !this.#signal.aborted && (this.#acked.stdout < exit.stdoutBytes || this.#acked.stderr < exit.stderrBytes)) await this.#nextAck();
+    while (!isOver && !this.#signal.aborted && (this.#acked.stdout < exit.stdoutBytes || this.#acked.stderr < exit.stderrBytes))
+      await this.#nextAck();
     cancel();
   }
 
@@ -188,7 +200,8 @@ class ExecSession {
   #receiveStdin(attachment: ExecAttachment, data: Buffer): void {
     const { offset, bytes } = decodeStdinFrame(data);
     this.#stdinPending += bytes.length;
-    if (this.#stdinPending > STDIN_LIMIT) throw new PlatformError("REQUEST_INVALID", "Standard input was sent faster than it is acknowledged");
+    if (this.#stdinPending > STDIN_LIMIT)
+      throw new PlatformError("REQUEST_INVALID", "Standard input was sent faster than it is acknowledged");
     this.#enqueueInput(async () => {
       await attachment.writeStdin(offset, bytes);
       this.#stdinPending -= bytes.length;

@@ -20,9 +20,12 @@ export function findListenerKind(socket: Duplex): ListenerKind {
 
 /** A server that feeds `api`, not listening yet. Call `await api.ready()` first. Its owner closes it. */
 export function createApiServer(api: Api, kind: ListenerKind): Server {
-  const server = createServer({ headersTimeout: 20_000, requestTimeout: 0, keepAliveTimeout: 75_000, maxHeaderSize: 32_768 }, (request, response) => {
-    api.routing(request, response);
-  });
+  const server = createServer(
+    { headersTimeout: 20_000, requestTimeout: 0, keepAliveTimeout: 75_000, maxHeaderSize: 32_768 },
+    (request, response) => {
+      api.routing(request, response);
+    },
+  );
   const sockets = new Set<Socket>();
   connections.set(server, sockets);
   server.on("connection", (socket: Socket) => {

@@ -8,14 +8,19 @@ import { createTestApi, type OpenApiDocument, type OpenApiOperation } from "./te
 const document = (await buildOpenApiDocument()) as unknown as OpenApiDocument; // what this file is about to check
 
 function listOperations(): { readonly path: string; readonly method: string; readonly operation: OpenApiOperation }[] {
-  return Object.entries(document.paths).flatMap(([path, item]) => Object.entries(item).map(([method, operation]) => ({ path, method, operation })));
+  return Object.entries(document.paths).flatMap(([path, item]) =>
+    Object.entries(item).map(([method, operation]) => ({ path, method, operation })),
+  );
 }
 
 test("the head of the document is OpenAPI 3.1", () => {
   assert.equal(document.openapi, "3.1.0");
   assert.equal(typeof document.info["title"], "string");
   assert.equal(typeof document.info["version"], "string");
-  assert.deepEqual(Object.keys(document).filter((k) => !["openapi", "info", "servers", "tags", "components", "security", "paths"].includes(k)), []);
+  assert.deepEqual(
+    Object.keys(document).filter((k) => !["openapi", "info", "servers", "tags", "components", "security", "paths"].includes(k)),
+    [],
+  );
 });
 
 test("every operation is named once, tagged with a declared tag and described", () => {
@@ -31,7 +36,7 @@ test("every operation is named once, tagged with a declared tag and described", 
 
 test("path parameters are exactly those of the template, and parameter names are unique", () => {
   for (const { path, method, operation } of listOperations()) {
-    const inTemplate = [...path.matchAll(/\{([a-z]+)\}/g)].map((m) => m[1]).toSorted();
+    const inTemplate = [...path.matchAll(/\{([a-z]+)\}/g)].map((m) => m[1] ?? "").toSorted();
     const parameters = operation.parameters ?? [];
     const declared = parameters.filter((p) => p.in === "path");
     assert.deepEqual(declared.map((p) => p.name).toSorted(), inTemplate, `${method} ${path}`);
@@ -60,24 +65,32 @@ test("every reference resolves and every component is used", () => {
 });
 
 test("schemas are JSON Schema: known keywords, known types, patterns that compile", () => {
-  const keywords = new Set("type properties patternProperties additionalProperties required minProperties maxProperties items minItems maxItems minLength maxLength pattern format minimum maximum exclusiveMinimum exclusiveMaximum const enum anyOf default description $ref".split(" "));
+  const keywords = new Set(
+    "type properties patternProperties additionalProperties required minProperties maxProperties items minItems maxItems minLength maxLength pattern format minimum maximum exclusiveMinimum exclusiveMaximum const enum anyOf default description $ref".split(
+      " ",
+    ),
+  );
   const visit = (schema: unknown, where: string): void => {
     assert.ok(typeof schema === "object" && schema !== null, where);
     for (const [keyword, value] of Object.entries(schema)) {
       assert.ok(keywords.has(keyword), `${where}: ${keyword}`);
-      if (keyword === "type") assert.ok(["object", "array", "string", "integer", "number", "boolean", "null"].includes(String(value)), where);
+      if (keyword === "type")
+        assert.ok(["object", "array", "string", "integer", "number", "boolean", "null"].includes(String(value)), where);
       if (keyword === "pattern") assert.doesNotThrow(() => new RegExp(String(value), "u"), where);
-      if (keyword === "properties" || keyword === "patternProperties") for (const [k, v] of Object.entries(value as object)) visit(v, `${where}.${k}`);
+      if (keyword === "properties" || keyword === "patternProperties")
+        for (const [k, v] of Object.entries(value as object)) visit(v, `${where}.${k}`);
       if (keyword === "items" || (keyword === "additionalProperties" && typeof value === "object")) visit(value, `${where}[]`);
       if (keyword === "anyOf") for (const v of value as unknown[]) visit(v, where);
-      if (keyword === "required") assert.ok(Array.isArray(value) && value.every((v) => "properties" in schema && String(v) in (schema.properties as object)), where);
+      if (keyword === "required")
+        assert.ok(Array.isArray(value) && value.every((v) => "properties" in schema && String(v) in (schema.properties as object)), where);
     }
   };
   for (const [name, schema] of Object.entries(document.components.schemas)) visit(schema, name);
   for (const { path, method, operation } of listOperations()) {
     for (const p of operation.parameters ?? []) visit(p.schema, `${method} ${path} ${p.name}`);
     for (const media of Object.values(operation.requestBody?.content ?? {})) visit(media.schema, `${method} ${path} body`);
-    for (const r of Object.values(operation.responses)) for (const media of Object.values(r.content ?? {})) visit(media.schema, `${method} ${path} reply`);
+    for (const r of Object.values(operation.responses))
+      for (const media of Object.values(r.content ?? {})) visit(media.schema, `${method} ${path} reply`);
   }
 });
 
@@ -85,7 +98,10 @@ test("every operation lists a success, and errors as the one body under statuses
   const statuses = new Set([...Object.values(ERROR_CLASSES).map((c) => c.http as number), 405, 408, 413, 415]);
   for (const { path, method, operation } of listOperations()) {
     const codes = Object.keys(operation.responses).map(Number);
-    assert.ok(codes.some((c) => c < 400), `${method} ${path}`);
+    assert.ok(
+      codes.some((c) => c < 400),
+      `${method} ${path}`,
+    );
     for (const code of codes.filter((c) => c >= 400)) {
       if (path === "/readyz" && code === 503) continue; // answers its checks
       assert.ok(statuses.has(code), `${method} ${path} ${code}`);

@@ -79,7 +79,11 @@ function finishOperation(operation: Json, schemas: Json): void {
     body.required = (target?.required ?? []).length > 0;
   }
   if (operation["operationId"] === "writeFile") {
-    operation["requestBody"] = { required: true, description: "The file's bytes", content: { "*/*": { schema: { type: "string", format: "binary" } } } };
+    operation["requestBody"] = {
+      required: true,
+      description: "The file's bytes",
+      content: { "*/*": { schema: { type: "string", format: "binary" } } },
+    };
   }
   const responses = operation["responses"] as Record<string, { description: string }>; // always there
   for (const [status, response] of Object.entries(responses)) {

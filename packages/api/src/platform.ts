@@ -38,7 +38,11 @@ export interface VmOperations {
   /** Resolves when the VM runs, or with `ready: "exec"` when a first command has run in it. */
   create(request: CreateVmRequest, options: CallOptions & { readonly ready?: "exec" | undefined }): Promise<VmView>;
   /** `selector` follows `k=v,k2!=v,k3,!k4`. */
-  list(query: { readonly name?: string | undefined; readonly selector?: string | undefined; readonly state?: VmStateName | undefined }): Promise<readonly VmView[]>;
+  list(query: {
+    readonly name?: string | undefined;
+    readonly selector?: string | undefined;
+    readonly state?: VmStateName | undefined;
+  }): Promise<readonly VmView[]>;
   get(reference: string): Promise<VmView>;
   patch(reference: string, request: PatchVmRequest, options: CallOptions): Promise<VmView>;
   start(reference: string, options: CallOptions & { readonly ready?: "exec" | undefined }): Promise<VmView>;
@@ -50,7 +54,11 @@ export interface VmOperations {
   /** Kills it if it runs; resolves when nothing of it is left. */
   delete(reference: string, options: CallOptions): Promise<void>;
   /** Resolves when the VM is in one of `states`, "gone" meaning deleted. @throws `WAIT_TIMEOUT` */
-  wait(reference: string, states: readonly (VmStateName | "ready" | "gone")[], options: CallOptions & { readonly timeoutMs: number }): Promise<VmView | undefined>;
+  wait(
+    reference: string,
+    states: readonly (VmStateName | "ready" | "gone")[],
+    options: CallOptions & { readonly timeoutMs: number },
+  ): Promise<VmView | undefined>;
   /** Console output: the last `lines`, then what follows if asked. */
   logs(reference: string, query: { readonly lines: number; readonly follow: boolean }, options: CallOptions): AsyncIterable<Uint8Array>;
 }
@@ -81,23 +89,43 @@ export interface GuestOperations {
   createExec(reference: string, request: CreateExecRequest, options: CallOptions): Promise<ExecView>;
   listExecs(reference: string, options: CallOptions): Promise<readonly ExecView[]>;
   getExec(reference: string, execId: string, options: CallOptions): Promise<ExecView>;
-  attachExec(reference: string, execId: string, offsets: { readonly stdout: number; readonly stderr: number }, options: CallOptions): Promise<ExecAttachment>;
+  attachExec(
+    reference: string,
+    execId: string,
+    offsets: { readonly stdout: number; readonly stderr: number },
+    options: CallOptions,
+  ): Promise<ExecAttachment>;
   signalExec(reference: string, execId: string, signal: string, options: CallOptions): Promise<void>;
   /** Forgets an ended exec and its output; kills a running one. */
   removeExec(reference: string, execId: string, options: CallOptions): Promise<void>;
 
-  readFile(reference: string, path: string, range: { readonly offset?: number | undefined; readonly length?: number | undefined }, options: CallOptions): Promise<{ readonly stat: FileStat; readonly content: AsyncIterable<Uint8Array> }>;
+  readFile(
+    reference: string,
+    path: string,
+    range: { readonly offset?: number | undefined; readonly length?: number | undefined },
+    options: CallOptions,
+  ): Promise<{ readonly stat: FileStat; readonly content: AsyncIterable<Uint8Array> }>;
   /** Atomic: the file has its new content or its old one. */
   writeFile(
     reference: string,
     path: string,
     content: AsyncIterable<Uint8Array>,
-    attributes: { readonly mode?: number | undefined; readonly uid?: number | undefined; readonly gid?: number | undefined; readonly createParents?: boolean | undefined },
+    attributes: {
+      readonly mode?: number | undefined;
+      readonly uid?: number | undefined;
+      readonly gid?: number | undefined;
+      readonly createParents?: boolean | undefined;
+    },
     options: CallOptions,
   ): Promise<FileStat>;
   statFile(reference: string, path: string, options: CallOptions): Promise<FileStat>;
   listFiles(reference: string, path: string, options: CallOptions): Promise<readonly FileStat[]>;
-  makeDirectory(reference: string, path: string, request: { readonly parents: boolean; readonly mode?: number | undefined }, options: CallOptions): Promise<void>;
+  makeDirectory(
+    reference: string,
+    path: string,
+    request: { readonly parents: boolean; readonly mode?: number | undefined },
+    options: CallOptions,
+  ): Promise<void>;
   renameFile(reference: string, from: string, to: string, options: CallOptions): Promise<void>;
   removeFile(reference: string, path: string, request: { readonly recursive: boolean }, options: CallOptions): Promise<void>;
   watchFiles(reference: string, path: string, options: CallOptions): AsyncIterable<FileEvent>;

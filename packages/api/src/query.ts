@@ -46,7 +46,10 @@ interface ParameterSchema {
 }
 
 /** Texts as the numbers and booleans the schema asks for; what is not exactly one stays text and fails the check. */
-export function convertParameters(properties: Readonly<Record<string, ParameterSchema>>, values: Readonly<Record<string, unknown>>): Record<string, unknown> {
+export function convertParameters(
+  properties: Readonly<Record<string, ParameterSchema>>,
+  values: Readonly<Record<string, unknown>>,
+): Record<string, unknown> {
   const converted: Record<string, unknown> = {};
   for (const [name, value] of Object.entries(values)) {
     const type = Object.hasOwn(properties, name) ? properties[name]?.type : undefined;

@@ -13,10 +13,14 @@ export const ExecParams = Type.Object({
 export const ImageParams = Type.Object({
   image: Type.String({ ...REFERENCE_LENGTH, description: "Id, name or digest of an image; `/` and `:` percent-encoded" }),
 });
-export const KernelParams = Type.Object({ kernel: Type.String({ ...REFERENCE_LENGTH, description: "Id or name of a kernel, percent-encoded" }) });
+export const KernelParams = Type.Object({
+  kernel: Type.String({ ...REFERENCE_LENGTH, description: "Id or name of a kernel, percent-encoded" }),
+});
 
 export const ReadyQuery = {
-  ready: Type.Optional(Type.Literal("exec", { description: "Answer only when a first command has run in the guest, with the time each phase took" })),
+  ready: Type.Optional(
+    Type.Literal("exec", { description: "Answer only when a first command has run in the guest, with the time each phase took" }),
+  ),
   wait_first_command: Type.Optional(Type.Boolean({ description: "The same as `ready=exec`" })),
 };
 
@@ -34,7 +38,15 @@ export function listOf<T extends TSchema>(items: T): TObject<{ items: ReturnType
 export const NoContent = Type.Null({ description: "Done" });
 
 /** Errors any route may answer with. */
-const ALWAYS: readonly ErrorClass[] = ["invalid_argument", "unauthenticated", "permission_denied", "throttled", "internal", "unavailable", "deadline_exceeded"];
+const ALWAYS: readonly ErrorClass[] = [
+  "invalid_argument",
+  "unauthenticated",
+  "permission_denied",
+  "throttled",
+  "internal",
+  "unavailable",
+  "deadline_exceeded",
+];
 
 const CLASS_WORDS: Readonly<Record<number, string>> = {
   400: "The request is malformed; `fields` says where",
@@ -59,7 +71,11 @@ const CLASS_WORDS: Readonly<Record<number, string>> = {
  * The `response` of a route: its successes and, for the documentation, every error status it may answer with. The type
  * tells of the successes alone, because handlers throw their errors.
  */
-export function replies<T extends Record<number, unknown>>(successes: T, classes: readonly ErrorClass[] = [], extra: readonly number[] = []): T {
+export function replies<T extends Record<number, unknown>>(
+  successes: T,
+  classes: readonly ErrorClass[] = [],
+  extra: readonly number[] = [],
+): T {
   const statuses = new Set([...[...ALWAYS, ...classes].map((c) => ERROR_CLASSES[c].http), ...extra]);
   const errors = [...statuses].toSorted((a, b) => a - b).map((status) => [status, describeError(status)]);
   return { ...successes, ...(Object.fromEntries(errors) as object) }; // numeric keys, hidden from the type on purpose

@@ -94,7 +94,10 @@ test("a caller that goes away cancels its call", async (t) => {
   await assert.rejects(reply);
   assert.match(String(await hung.aborted), /went away/);
   while (!lines.some((l) => l.msg === "request")) await delay(5);
-  assert.deepEqual([lines.find((l) => l.msg === "request")?.["statusCode"], lines.find((l) => l.msg === "request")?.["code"]], [499, "REQUEST_CANCELLED"]);
+  assert.deepEqual(
+    [lines.find((l) => l.msg === "request")?.["statusCode"], lines.find((l) => l.msg === "request")?.["code"]],
+    [499, "REQUEST_CANCELLED"],
+  );
 });
 
 test("logs follow as they are printed and end when the VM is deleted", async (t) => {
@@ -163,7 +166,12 @@ test("an upload is read only as fast as it is taken", async (t) => {
       controller.enqueue(new Uint8Array(65_536));
     },
   });
-  const reply = fetch(`${daemon.url}/v1/vms/a/files?path=/tmp/big`, { method: "PUT", headers: { authorization: `Bearer ${daemon.token}` }, body, duplex: "half" });
+  const reply = fetch(`${daemon.url}/v1/vms/a/files?path=/tmp/big`, {
+    method: "PUT",
+    headers: { authorization: `Bearer ${daemon.token}` },
+    body,
+    duplex: "half",
+  });
   while (taken <= 1_000_000) await delay(5);
   await delay(200);
   assert.ok(produced < 32 * 1_048_576, `the client could send ${produced} bytes while 1 MB was taken`);
@@ -177,7 +185,9 @@ test("an upload that breaks off leaves the old content, one that is refused gets
   await makeVm(daemon);
   await ask(daemon, "PUT", "/v1/vms/a/files?path=/tmp/keep", Buffer.from("old"));
   const socket = connect(daemon.port, "127.0.0.1");
-  socket.write(`PUT /v1/vms/a/files?path=/tmp/keep HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer ${daemon.token}\r\nContent-Length: 1000\r\n\r\nnew`);
+  socket.write(
+    `PUT /v1/vms/a/files?path=/tmp/keep HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer ${daemon.token}\r\nContent-Length: 1000\r\n\r\nnew`,
+  );
   await delay(50);
   socket.destroy();
   await delay(50);
@@ -187,7 +197,9 @@ test("an upload that breaks off leaves the old content, one that is refused gets
   const answer: Buffer[] = [];
   refused.on("data", (chunk: Buffer) => answer.push(chunk));
   refused.on("error", () => undefined);
-  refused.write(`PUT /v1/vms/none/files?path=/x HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer ${daemon.token}\r\nContent-Length: 100000000\r\n\r\n`);
+  refused.write(
+    `PUT /v1/vms/none/files?path=/x HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer ${daemon.token}\r\nContent-Length: 100000000\r\n\r\n`,
+  );
   for (let i = 0; i < 50 && answer.length === 0; i += 1) {
     refused.write(Buffer.alloc(65_536));
     await delay(5);

@@ -22,7 +22,8 @@ export const compileSchema: FastifySchemaCompiler<TSchema> = ({ schema, httpPart
   const part = httpPart === "querystring" ? "query" : httpPart === "params" ? "path" : "body";
   const unserved = shape.$id === "CreateVmRequest" ? UNSERVED_VM_FIELDS : [];
   return (received: unknown) => {
-    const value = part === "body" ? orEmpty(received, shape) : convertParameters(shape.properties ?? {}, received as Record<string, unknown>); // parsed by us
+    const value =
+      part === "body" ? orEmpty(received, shape) : convertParameters(shape.properties ?? {}, received as Record<string, unknown>); // parsed by us
     if (value === undefined || value === null) return { error: new PlatformError("REQUEST_INVALID", "The request needs a JSON body") };
     const problems = findSchemaProblems(schema, value);
     if (problems.length > 0) return { error: problemsToError(part, problems, unserved) };

@@ -45,7 +45,7 @@ const MAX_PROBLEMS = 20;
 /** What is wrong with `value`, at most 20 problems; empty when it satisfies `schema`. */
 export function findSchemaProblems(schema: object, value: unknown): readonly SchemaProblem[] {
   const problems: SchemaProblem[] = [];
-  walk(schema as JsonSchema, value, "", problems); // TypeBox schemas are plain JSON Schema objects
+  walk(schema, value, "", problems);
   return problems.slice(0, MAX_PROBLEMS);
 }
 
@@ -54,7 +54,7 @@ export function findSchemaProblems(schema: object, value: unknown): readonly Sch
  * default of their own, so that a configuration comes out complete.
  */
 export function fillSchemaDefaults(schema: object, value: unknown, options: { readonly deep: boolean } = { deep: false }): unknown {
-  return fill(schema as JsonSchema, value, options.deep); // as above
+  return fill(schema, value, options.deep);
 }
 
 function walk(schema: JsonSchema, value: unknown, path: string, problems: SchemaProblem[]): void {
@@ -123,14 +123,17 @@ function checkString(schema: JsonSchema, value: string, path: string, problems: 
 
 function checkNumber(schema: JsonSchema, value: number, path: string, problems: SchemaProblem[]): void {
   if (schema.minimum !== undefined && value < schema.minimum) wrong(problems, path, `must be at least ${schema.minimum}`);
-  else if (schema.exclusiveMinimum !== undefined && value <= schema.exclusiveMinimum) wrong(problems, path, `must be greater than ${schema.exclusiveMinimum}`);
+  else if (schema.exclusiveMinimum !== undefined && value <= schema.exclusiveMinimum)
+    wrong(problems, path, `must be greater than ${schema.exclusiveMinimum}`);
   else if (schema.maximum !== undefined && value > schema.maximum) wrong(problems, path, `must be at most ${schema.maximum}`);
-  else if (schema.exclusiveMaximum !== undefined && value >= schema.exclusiveMaximum) wrong(problems, path, `must be less than ${schema.exclusiveMaximum}`);
+  else if (schema.exclusiveMaximum !== undefined && value >= schema.exclusiveMaximum)
+    wrong(problems, path, `must be less than ${schema.exclusiveMaximum}`);
 }
 
 function checkArray(schema: JsonSchema, value: readonly unknown[], path: string, problems: SchemaProblem[]): void {
   if (schema.minItems !== undefined && value.length < schema.minItems) wrong(problems, path, `must have at least ${schema.minItems} items`);
-  if (schema.maxItems !== undefined && value.length > schema.maxItems) return wrong(problems, path, `must have at most ${schema.maxItems} items`);
+  if (schema.maxItems !== undefined && value.length > schema.maxItems)
+    return wrong(problems, path, `must have at most ${schema.maxItems} items`);
   const { items } = schema;
   if (items !== undefined) value.forEach((item, i) => walk(items, item, join(path, String(i)), problems));
 }

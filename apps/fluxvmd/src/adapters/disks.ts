@@ -77,8 +77,11 @@ async function ensureCopy(source: string, target: string): Promise<void> {
     await rename(partial, target);
   } catch (error) {
     await rm(partial, { force: true });
-    if ((error as NodeJS.ErrnoException).code === "ENOENT") { // node:fs rejects with these
-      throw new PlatformError("HOST_TOOL_MISSING", "Cannot start UEFI: its variables' template is not there; install the package ovmf", { cause: error });
+    const { code } = error as NodeJS.ErrnoException; // node:fs rejects with these
+    if (code === "ENOENT") {
+      throw new PlatformError("HOST_TOOL_MISSING", "Cannot start UEFI: its variables' template is not there; install the package ovmf", {
+        cause: error,
+      });
     }
     throw toFileError(error, "copy UEFI's variables");
   }

@@ -94,7 +94,11 @@ class AdaptedAgent implements GuestAgent {
     return toExecView(await this.#client.exec.get(execId, options));
   }
 
-  async attachExec(execId: string, offsets: { readonly stdout: number; readonly stderr: number }, options: CallOptions): Promise<ExecStream> {
+  async attachExec(
+    execId: string,
+    offsets: { readonly stdout: number; readonly stderr: number },
+    options: CallOptions,
+  ): Promise<ExecStream> {
     return toExecStream(this.#client, await this.#client.exec.attach(execId, offsets, options), options);
   }
 
@@ -115,7 +119,12 @@ class AdaptedAgent implements GuestAgent {
     return { stat: toFileStat(stat), content };
   }
 
-  async writeFile(path: string, content: AsyncIterable<Uint8Array>, attributes: Parameters<GuestAgent["writeFile"]>[2], options: CallOptions): Promise<FileStat> {
+  async writeFile(
+    path: string,
+    content: AsyncIterable<Uint8Array>,
+    attributes: Parameters<GuestAgent["writeFile"]>[2],
+    options: CallOptions,
+  ): Promise<FileStat> {
     return toFileStat(await this.#client.files.write(path, content, attributes, options));
   }
 
@@ -127,12 +136,17 @@ class AdaptedAgent implements GuestAgent {
     const files: FileStat[] = [];
     for await (const batch of this.#client.files.list(path, options)) {
       files.push(...batch.map(toFileStat));
-      if (files.length > MAX_LISTED_FILES) throw new PlatformError("GUEST_FILE_INVALID", `${path} holds more than ${MAX_LISTED_FILES} entries`);
+      if (files.length > MAX_LISTED_FILES)
+        throw new PlatformError("GUEST_FILE_INVALID", `${path} holds more than ${MAX_LISTED_FILES} entries`);
     }
     return files.toSorted((a, b) => (a.path < b.path ? -1 : 1));
   }
 
-  async makeDirectory(path: string, request: { readonly parents: boolean; readonly mode?: number | undefined }, options: CallOptions): Promise<void> {
+  async makeDirectory(
+    path: string,
+    request: { readonly parents: boolean; readonly mode?: number | undefined },
+    options: CallOptions,
+  ): Promise<void> {
     await this.#client.files.makeDirectory(path, request, options);
   }
 

@@ -20,7 +20,8 @@ export interface ConfigFlag {
   readonly path: readonly string[];
   readonly type: "string" | "number" | "boolean" | "list";
   readonly description: string;
-  readonly fallback: unknown;
+  /** The default in words; empty when there is none. */
+  readonly fallback: string;
 }
 
 export const CONFIG_FLAGS: readonly ConfigFlag[] = listFlags(ConfigSchema as KeySchema, []); // a JSON Schema object
@@ -30,8 +31,12 @@ function listFlags(schema: KeySchema, path: readonly string[]): ConfigFlag[] {
     const here = [...path, key];
     if (member.type === "object") return listFlags(member, here);
     const name = `--${here.join("-").replaceAll("_", "-")}`;
-    return [{ name, path: here, type: flagType(member), description: member.description ?? "", fallback: member.default }];
+    return [{ name, path: here, type: flagType(member), description: member.description ?? "", fallback: describeDefault(member.default) }];
   });
+}
+
+function describeDefault(value: unknown): string {
+  return Array.isArray(value) ? value.join(",") : typeof value === "string" ? value : value === undefined ? "" : JSON.stringify(value);
 }
 
 function flagType(schema: KeySchema): ConfigFlag["type"] {
@@ -112,5 +117,8 @@ function unknownFlag(name: string, knownSwitches: readonly string[]): PlatformEr
   const known = ["--config", ...knownSwitches, ...CONFIG_FLAGS.map((f) => f.name)];
   const nearest = findNearest(name, known);
   const what = name.startsWith("-") ? "flag" : "argument";
-  return new PlatformError("REQUEST_INVALID", `Unknown ${what} ${JSON.stringify(name)}${nearest === undefined ? "" : `, did you mean ${nearest}`}`);
+  return new PlatformError(
+    "REQUEST_INVALID",
+    `Unknown ${what} ${JSON.stringify(name)}${nearest === undefined ? "" : `, did you mean ${nearest}`}`,
+  );
 }

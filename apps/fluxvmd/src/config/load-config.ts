@@ -56,13 +56,22 @@ function readConfigFile(source: ConfigSource): ConfigFile | undefined {
   }
 }
 
-function describeProblem(problem: SchemaProblem, file: ConfigFile | undefined, overrides: Readonly<Record<string, unknown>>): PlatformError {
+function describeProblem(
+  problem: SchemaProblem,
+  file: ConfigFile | undefined,
+  overrides: Readonly<Record<string, unknown>>,
+): PlatformError {
   const path = problem.path.split(".");
   const line = file === undefined || hasPath(overrides, path) ? undefined : findKeyLine(file.text, path);
   const where = file === undefined || line === undefined ? "" : ` (${file.path}:${line})`;
   const hint = problem.suggestion === undefined ? "" : `, did you mean ${JSON.stringify(problem.suggestion)}`;
-  const what = problem.kind === "unknown" ? `unknown key ${JSON.stringify(problem.path)}${hint}` : `${JSON.stringify(problem.path)} ${problem.message}`;
-  return new PlatformError("CONFIG_INVALID", `Cannot load config: ${what}${where}`, { fields: [{ path: problem.path, message: problem.message }] });
+  const what =
+    problem.kind === "unknown"
+      ? `unknown key ${JSON.stringify(problem.path)}${hint}`
+      : `${JSON.stringify(problem.path)} ${problem.message}`;
+  return new PlatformError("CONFIG_INVALID", `Cannot load config: ${what}${where}`, {
+    fields: [{ path: problem.path, message: problem.message }],
+  });
 }
 
 function hasPath(values: Readonly<Record<string, unknown>>, path: readonly string[]): boolean {
@@ -92,7 +101,10 @@ function resolvePaths(config: Config): Config {
   const runDir = config.run_dir !== "" ? resolve(config.run_dir) : stateDir === DEFAULT_STATE_DIR ? DEFAULT_RUN_DIR : join(stateDir, "run");
   const socket = config.socket !== "" ? resolve(config.socket) : join(runDir, "fluxvm.sock");
   if (Buffer.byteLength(socket) > MAX_SOCKET_PATH_BYTES) {
-    throw new PlatformError("CONFIG_INVALID", `Cannot load config: the path of the Unix socket is longer than ${MAX_SOCKET_PATH_BYTES} bytes (${socket}); set "socket"`);
+    throw new PlatformError(
+      "CONFIG_INVALID",
+      `Cannot load config: the path of the Unix socket is longer than ${MAX_SOCKET_PATH_BYTES} bytes (${socket}); set "socket"`,
+    );
   }
   return { ...config, state_dir: stateDir, run_dir: runDir, socket };
 }

@@ -61,7 +61,9 @@ function registerAgent(api: Api, context: ApiContext): void {
       },
     },
     async (request, reply) =>
-      await callPlatform(context, { request, reply, what: "ping guest agent" }, async (signal) => ({ ...(await guests.ping(request.params.vm, { signal })) })),
+      await callPlatform(context, { request, reply, what: "ping guest agent" }, async (signal) => ({
+        ...(await guests.ping(request.params.vm, { signal })),
+      })),
   );
 }
 
@@ -82,8 +84,15 @@ function registerCollection(api: Api, context: ApiContext): void {
     },
     async (request, reply) => {
       const { vm } = request.params;
-      const view = await callPlatform(context, { request, reply, what: "start exec" }, async (signal) => await guests.createExec(vm, request.body, { signal }));
-      return await reply.code(201).header("location", `/v1/vms/${encodeURIComponent(vm)}/execs/${view.id}`).send(view);
+      const view = await callPlatform(
+        context,
+        { request, reply, what: "start exec" },
+        async (signal) => await guests.createExec(vm, request.body, { signal }),
+      );
+      return await reply
+        .code(201)
+        .header("location", `/v1/vms/${encodeURIComponent(vm)}/execs/${view.id}`)
+        .send(view);
     },
   );
   api.get(
@@ -99,7 +108,11 @@ function registerCollection(api: Api, context: ApiContext): void {
       },
     },
     async (request, reply) => {
-      const items = await callPlatform(context, { request, reply, what: "list execs" }, async (signal) => await guests.listExecs(request.params.vm, { signal }));
+      const items = await callPlatform(
+        context,
+        { request, reply, what: "list execs" },
+        async (signal) => await guests.listExecs(request.params.vm, { signal }),
+      );
       return { items: [...items] };
     },
   );
@@ -110,11 +123,22 @@ function registerItem(api: Api, context: ApiContext): void {
   api.get(
     "/v1/vms/:vm/execs/:exec",
     {
-      schema: { operationId: "getExec", tags, summary: "Get an exec", params: ExecParams, querystring: NoQuery, response: replies({ 200: ExecViewSchema }, GUEST_ERRORS) },
+      schema: {
+        operationId: "getExec",
+        tags,
+        summary: "Get an exec",
+        params: ExecParams,
+        querystring: NoQuery,
+        response: replies({ 200: ExecViewSchema }, GUEST_ERRORS),
+      },
     },
     async (request, reply) => {
       const { vm, exec } = request.params;
-      return await callPlatform(context, { request, reply, what: "get exec" }, async (signal) => await guests.getExec(vm, exec, { signal }));
+      return await callPlatform(
+        context,
+        { request, reply, what: "get exec" },
+        async (signal) => await guests.getExec(vm, exec, { signal }),
+      );
     },
   );
   api.delete(
@@ -150,14 +174,20 @@ function registerItem(api: Api, context: ApiContext): void {
     },
     async (request, reply) => {
       const { vm, exec } = request.params;
-      await callPlatform(context, { request, reply, what: "signal exec" }, async (signal) => await guests.signalExec(vm, exec, request.body.signal, { signal }));
+      await callPlatform(
+        context,
+        { request, reply, what: "signal exec" },
+        async (signal) => await guests.signalExec(vm, exec, request.body.signal, { signal }),
+      );
       return await reply.code(204).send(null);
     },
   );
 }
 
 function registerAttach(api: Api, context: ApiContext): void {
-  const Offset = Type.Optional(Type.Integer({ minimum: 0, default: 0, description: "First byte wanted; those before it count as received" }));
+  const Offset = Type.Optional(
+    Type.Integer({ minimum: 0, default: 0, description: "First byte wanted; those before it count as received" }),
+  );
   const querystring = Type.Object({ stdout_offset: Offset, stderr_offset: Offset }, { additionalProperties: false });
   api.route({
     method: "GET",
@@ -177,12 +207,17 @@ function registerAttach(api: Api, context: ApiContext): void {
       throw new PlatformError("REQUEST_INVALID", "This route is a WebSocket: connect with an upgrade request");
     },
     wsHandler: async (socket, request) => {
-      const { vm, exec } = request.params as { vm: string; exec: string }; // checked against ExecParams before the upgrade
-      const query = request.query as { stdout_offset?: number; stderr_offset?: number }; // checked as well
+      const { vm, exec } = request.params;
+      const query = request.query;
       await serveExecSocket(context, socket, {
         requestId: request.id,
         attach: async (signal) =>
-          await context.platform.guests.attachExec(vm, exec, { stdout: query.stdout_offset ?? 0, stderr: query.stderr_offset ?? 0 }, { signal }),
+          await context.platform.guests.attachExec(
+            vm,
+            exec,
+            { stdout: query.stdout_offset ?? 0, stderr: query.stderr_offset ?? 0 },
+            { signal },
+          ),
       });
     },
   });

@@ -1,10 +1,5 @@
 /** Files of a guest, streamed both ways: neither direction has a size cap or holds a file in memory. */
-import {
-  FileStatSchema,
-  MakeDirectoryRequestSchema,
-  RenameFileRequestSchema,
-  type FileEvent,
-} from "@fluxvm/contracts";
+import { FileStatSchema, MakeDirectoryRequestSchema, RenameFileRequestSchema, type FileEvent } from "@fluxvm/contracts";
 import { PlatformError, type ErrorClass } from "@fluxvm/core";
 import { Type } from "typebox";
 import { callPlatform, getCallerSignal, type Api, type ApiContext } from "../context.ts";
@@ -23,6 +18,7 @@ export function registerFileRoutes(api: Api, context: ApiContext): void {
   registerWrite(api, context);
   registerLooks(api, context);
   registerChanges(api, context);
+  registerRemove(api, context);
   registerWatch(api, context);
 }
 
@@ -50,10 +46,14 @@ function registerRead(api: Api, context: ApiContext): void {
       const { path, offset, length } = request.query;
       const signal = AbortSignal.any([getCallerSignal({ request, reply }), context.stopping]);
       const file = await context.platform.guests.readFile(request.params.vm, path, { offset, length }, { signal });
-      await streamOut(context, { request, reply }, {
-        headers: { "content-type": "application/octet-stream", "x-fluxvm-file-stat": toAsciiJson(file.stat) },
-        open: () => file.content,
-      });
+      await streamOut(
+        context,
+        { request, reply },
+        {
+          headers: { "content-type": "application/octet-stream", "x-fluxvm-file-stat": toAsciiJson(file.stat) },
+          open: () => file.content,
+        },
+      );
       return reply;
     },
   );
@@ -82,7 +82,12 @@ function registerWrite(api: Api, context: ApiContext): void {
           querystring: Type.Object(
             {
               path: GuestPath,
-              mode: Type.Optional(Type.String({ pattern: "^(0[0-7]{1,4}|[1-9][0-9]{0,3}|0)$", description: "Permission bits: octal with a leading 0, else decimal" })),
+              mode: Type.Optional(
+                Type.String({
+                  pattern: "^(0[0-7]{1,4}|[1-9][0-9]{0,3}|0)$",
+                  description: "Permission bits: octal with a leading 0, else decimal",
+                }),
+              ),
               uid: Type.Optional(Type.Integer({ minimum: 0, maximum: 4_294_967_294 })),
               gid: Type.Optional(Type.Integer({ minimum: 0, maximum: 4_294_967_294 })),
               parents: Type.Optional(Type.Boolean({ default: false, description: "Make missing parent directories" })),
@@ -95,8 +100,10 @@ function registerWrite(api: Api, context: ApiContext): void {
       async (request, reply) => {
         const { path, mode, uid, gid, parents } = request.query;
         const attributes = { mode: parseMode(mode), uid, gid, createParents: parents };
-        return await receiveUpload(context, { request, reply }, async (content, signal) =>
-          await context.platform.guests.writeFile(request.params.vm, path, content, attributes, { signal }),
+        return await receiveUpload(
+          context,
+          { request, reply },
+          async (content, signal) => await context.platform.guests.writeFile(request.params.vm, path, content, attributes, { signal }),
         );
       },
     );
@@ -106,7 +113,10 @@ function registerWrite(api: Api, context: ApiContext): void {
 function parseMode(text: string | undefined): number | undefined {
   if (text === undefined) return undefined;
   const mode = Number.parseInt(text, text.startsWith("0") ? 8 : 10);
-  if (mode > 0o7777) throw new PlatformError("REQUEST_INVALID", 'Invalid query parameter "mode": must be at most 07777', { fields: [{ path: "mode", message: "must be at most 07777" }] });
+  if (mode > 0o7777)
+    throw new PlatformError("REQUEST_INVALID", 'Invalid query parameter "mode": must be at most 07777', {
+      fields: [{ path: "mode", message: "must be at most 07777" }],
+    });
   return mode;
 }
 
@@ -115,10 +125,21 @@ function registerLooks(api: Api, context: ApiContext): void {
   api.get(
     "/v1/vms/:vm/files/stat",
     {
-      schema: { operationId: "statFile", tags, summary: "What a path is", params: VmParams, querystring: PathQuery, response: replies({ 200: FileStatSchema }, FILE_ERRORS) },
+      schema: {
+        operationId: "statFile",
+        tags,
+        summary: "What a path is",
+        params: VmParams,
+        querystring: PathQuery,
+        response: replies({ 200: FileStatSchema }, FILE_ERRORS),
+      },
     },
     async (request, reply) =>
-      await callPlatform(context, { request, reply, what: "stat file" }, async (signal) => await guests.statFile(request.params.vm, request.query.path, { signal })),
+      await callPlatform(
+        context,
+        { request, reply, what: "stat file" },
+        async (signal) => await guests.statFile(request.params.vm, request.query.path, { signal }),
+      ),
   );
   api.get(
     "/v1/vms/:vm/files/list",
@@ -134,7 +155,11 @@ function registerLooks(api: Api, context: ApiContext): void {
     },
     async (request, reply) => {
       const { vm } = request.params;
-      const items = await callPlatform(context, { request, reply, what: "list directory" }, async (signal) => await guests.listFiles(vm, request.query.path, { signal }));
+      const items = await callPlatform(
+        context,
+        { request, reply, what: "list directory" },
+        async (signal) => await guests.listFiles(vm, request.query.path, { signal }),
+      );
       return { items: [...items] };
     },
   );
@@ -145,23 +170,55 @@ function registerChanges(api: Api, context: ApiContext): void {
   const response = replies({ 204: NoContent }, [...FILE_ERRORS, "capacity_exhausted"], BODY_ERRORS);
   api.post(
     "/v1/vms/:vm/files/mkdir",
-    { schema: { operationId: "makeDirectory", tags, summary: "Make a directory", params: VmParams, querystring: NoQuery, body: MakeDirectoryRequestSchema, response } },
+    {
+      schema: {
+        operationId: "makeDirectory",
+        tags,
+        summary: "Make a directory",
+        params: VmParams,
+        querystring: NoQuery,
+        body: MakeDirectoryRequestSchema,
+        response,
+      },
+    },
     async (request, reply) => {
       const { path, parents, mode } = request.body;
       const how = { parents: parents ?? false, mode };
-      await callPlatform(context, { request, reply, what: "make directory" }, async (signal) => await guests.makeDirectory(request.params.vm, path, how, { signal }));
+      await callPlatform(
+        context,
+        { request, reply, what: "make directory" },
+        async (signal) => await guests.makeDirectory(request.params.vm, path, how, { signal }),
+      );
       return await reply.code(204).send(null);
     },
   );
   api.post(
     "/v1/vms/:vm/files/rename",
-    { schema: { operationId: "renameFile", tags, summary: "Rename a file or directory, replacing what is there", params: VmParams, querystring: NoQuery, body: RenameFileRequestSchema, response } },
+    {
+      schema: {
+        operationId: "renameFile",
+        tags,
+        summary: "Rename a file or directory, replacing what is there",
+        params: VmParams,
+        querystring: NoQuery,
+        body: RenameFileRequestSchema,
+        response,
+      },
+    },
     async (request, reply) => {
       const { from, to } = request.body;
-      await callPlatform(context, { request, reply, what: "rename file" }, async (signal) => await guests.renameFile(request.params.vm, from, to, { signal }));
+      await callPlatform(
+        context,
+        { request, reply, what: "rename file" },
+        async (signal) => await guests.renameFile(request.params.vm, from, to, { signal }),
+      );
       return await reply.code(204).send(null);
     },
   );
+}
+
+function registerRemove(api: Api, context: ApiContext): void {
+  const { guests } = context.platform;
   api.delete(
     "/v1/vms/:vm/files",
     {
@@ -180,7 +237,11 @@ function registerChanges(api: Api, context: ApiContext): void {
     async (request, reply) => {
       const { path, recursive } = request.query;
       const how = { recursive: recursive ?? false };
-      await callPlatform(context, { request, reply, what: "remove file" }, async (signal) => await guests.removeFile(request.params.vm, path, how, { signal }));
+      await callPlatform(
+        context,
+        { request, reply, what: "remove file" },
+        async (signal) => await guests.removeFile(request.params.vm, path, how, { signal }),
+      );
       return await reply.code(204).send(null);
     },
   );
@@ -202,11 +263,15 @@ function registerWatch(api: Api, context: ApiContext): void {
     async (request, reply) => {
       const { vm } = request.params;
       const { path } = request.query;
-      await streamOut(context, { request, reply }, {
-        headers: { "content-type": "text/event-stream", "cache-control": "no-store" },
-        open: (signal) => encodeEvents(context.platform.guests.watchFiles(vm, path, { signal })),
-        keepAlive: Buffer.from(": still here\n\n"),
-      });
+      await streamOut(
+        context,
+        { request, reply },
+        {
+          headers: { "content-type": "text/event-stream", "cache-control": "no-store" },
+          open: (signal) => encodeEvents(context.platform.guests.watchFiles(vm, path, { signal })),
+          keepAlive: Buffer.from(": still here\n\n"),
+        },
+      );
       return reply;
     },
   );

@@ -17,7 +17,9 @@ export function registerHostRoutes(api: Api, context: ApiContext): void {
         tags,
         summary: "What this host can do, found by trying",
         querystring: Type.Object(
-          { refresh: Type.Optional(Type.Boolean({ default: false, description: "Try again instead of answering from this boot's cache" })) },
+          {
+            refresh: Type.Optional(Type.Boolean({ default: false, description: "Try again instead of answering from this boot's cache" })),
+          },
           { additionalProperties: false },
         ),
         response: replies({ 200: HostReportSchema }),
@@ -30,7 +32,15 @@ export function registerHostRoutes(api: Api, context: ApiContext): void {
   );
   api.get(
     "/v1/version",
-    { schema: { operationId: "getVersion", tags, summary: "Versions and identity of the daemon", querystring: NoQuery, response: replies({ 200: VersionSchema }) } },
+    {
+      schema: {
+        operationId: "getVersion",
+        tags,
+        summary: "Versions and identity of the daemon",
+        querystring: NoQuery,
+        response: replies({ 200: VersionSchema }),
+      },
+    },
     async () => ({ ...host.version() }),
   );
   registerProbes(api, context);
@@ -44,7 +54,13 @@ function registerProbes(api: Api, context: ApiContext): void {
     "/healthz",
     {
       config,
-      schema: { operationId: "getHealth", tags, security, summary: "Whether the daemon answers at all", response: replies({ 200: Type.Object({ ok: Type.Boolean() }) }) },
+      schema: {
+        operationId: "getHealth",
+        tags,
+        security,
+        summary: "Whether the daemon answers at all",
+        response: replies({ 200: Type.Object({ ok: Type.Boolean() }) }),
+      },
     },
     async () => ({ ok: true }),
   );

@@ -36,7 +36,14 @@ test("a failed import says why, a waiting one can time out, and a used image sta
 
 test("bad requests: no source, a bad digest, a name with a path out, an unencoded name", async () => {
   const { ask } = await createTestApi();
-  for (const json of [{}, { source: "" }, { source: "x", sha256: "abc" }, { source: "x", name: "../x" }, { source: "x", size_gib: 0 }, { source: 5 }]) {
+  for (const json of [
+    {},
+    { source: "" },
+    { source: "x", sha256: "abc" },
+    { source: "x", name: "../x" },
+    { source: "x", size_gib: 0 },
+    { source: 5 },
+  ]) {
     assert.equal((await ask("POST", "/v1/images", { json })).status, 400, JSON.stringify(json));
   }
   assert.equal((await ask("GET", "/v1/images/a/b")).status, 404);

@@ -10,6 +10,11 @@ const WaitQuery = Type.Object({ timeout_seconds: TimeoutSeconds }, { additionalP
 const CREATE_ERRORS: readonly ErrorClass[] = ["not_found", "already_exists", "failed_precondition", "capacity_exhausted"];
 
 export function registerImageRoutes(api: Api, context: ApiContext): void {
+  registerImageCollection(api, context);
+  registerImageItem(api, context);
+}
+
+function registerImageCollection(api: Api, context: ApiContext): void {
   const { images } = context.platform;
   const tags = ["images"];
   api.post(
@@ -25,18 +30,44 @@ export function registerImageRoutes(api: Api, context: ApiContext): void {
       },
     },
     async (request, reply) => {
-      const view = await callPlatform(context, { request, reply, what: "start import" }, async (signal) => await images.create(request.body, { signal }));
+      const view = await callPlatform(
+        context,
+        { request, reply, what: "start import" },
+        async (signal) => await images.create(request.body, { signal }),
+      );
       return await reply.code(202).header("location", `/v1/images/${view.id}`).send(view);
     },
   );
   api.get(
     "/v1/images",
-    { schema: { operationId: "listImages", tags, summary: "List images", querystring: NoQuery, response: replies({ 200: listOf(ImageViewSchema) }) } },
+    {
+      schema: {
+        operationId: "listImages",
+        tags,
+        summary: "List images",
+        querystring: NoQuery,
+        response: replies({ 200: listOf(ImageViewSchema) }),
+      },
+    },
     async () => ({ items: [...(await images.list())] }),
   );
+}
+
+function registerImageItem(api: Api, context: ApiContext): void {
+  const { images } = context.platform;
+  const tags = ["images"];
   api.get(
     "/v1/images/:image",
-    { schema: { operationId: "getImage", tags, summary: "Get an image", params: ImageParams, querystring: NoQuery, response: replies({ 200: ImageViewSchema }, ["not_found"]) } },
+    {
+      schema: {
+        operationId: "getImage",
+        tags,
+        summary: "Get an image",
+        params: ImageParams,
+        querystring: NoQuery,
+        response: replies({ 200: ImageViewSchema }, ["not_found"]),
+      },
+    },
     async (request) => await images.get(request.params.image),
   );
   api.get(
@@ -70,13 +101,22 @@ export function registerImageRoutes(api: Api, context: ApiContext): void {
       },
     },
     async (request, reply) => {
-      await callPlatform(context, { request, reply, what: "delete image" }, async (signal) => await images.delete(request.params.image, { signal }));
+      await callPlatform(
+        context,
+        { request, reply, what: "delete image" },
+        async (signal) => await images.delete(request.params.image, { signal }),
+      );
       return await reply.code(204).send(null);
     },
   );
 }
 
 export function registerKernelRoutes(api: Api, context: ApiContext): void {
+  registerKernelCollection(api, context);
+  registerKernelItem(api, context);
+}
+
+function registerKernelCollection(api: Api, context: ApiContext): void {
   const { kernels } = context.platform;
   const tags = ["kernels"];
   api.post(
@@ -92,18 +132,44 @@ export function registerKernelRoutes(api: Api, context: ApiContext): void {
       },
     },
     async (request, reply) => {
-      const view = await callPlatform(context, { request, reply, what: "start import" }, async (signal) => await kernels.create(request.body, { signal }));
+      const view = await callPlatform(
+        context,
+        { request, reply, what: "start import" },
+        async (signal) => await kernels.create(request.body, { signal }),
+      );
       return await reply.code(202).header("location", `/v1/kernels/${view.id}`).send(view);
     },
   );
   api.get(
     "/v1/kernels",
-    { schema: { operationId: "listKernels", tags, summary: "List kernels", querystring: NoQuery, response: replies({ 200: listOf(KernelViewSchema) }) } },
+    {
+      schema: {
+        operationId: "listKernels",
+        tags,
+        summary: "List kernels",
+        querystring: NoQuery,
+        response: replies({ 200: listOf(KernelViewSchema) }),
+      },
+    },
     async () => ({ items: [...(await kernels.list())] }),
   );
+}
+
+function registerKernelItem(api: Api, context: ApiContext): void {
+  const { kernels } = context.platform;
+  const tags = ["kernels"];
   api.get(
     "/v1/kernels/:kernel",
-    { schema: { operationId: "getKernel", tags, summary: "Get a kernel", params: KernelParams, querystring: NoQuery, response: replies({ 200: KernelViewSchema }, ["not_found"]) } },
+    {
+      schema: {
+        operationId: "getKernel",
+        tags,
+        summary: "Get a kernel",
+        params: KernelParams,
+        querystring: NoQuery,
+        response: replies({ 200: KernelViewSchema }, ["not_found"]),
+      },
+    },
     async (request) => await kernels.get(request.params.kernel),
   );
   api.get(
@@ -137,7 +203,11 @@ export function registerKernelRoutes(api: Api, context: ApiContext): void {
       },
     },
     async (request, reply) => {
-      await callPlatform(context, { request, reply, what: "delete kernel" }, async (signal) => await kernels.delete(request.params.kernel, { signal }));
+      await callPlatform(
+        context,
+        { request, reply, what: "delete kernel" },
+        async (signal) => await kernels.delete(request.params.kernel, { signal }),
+      );
       return await reply.code(204).send(null);
     },
   );

@@ -38,7 +38,12 @@ const ROUTES: readonly RouteCase[] = [
   { method: "GET", url: "/v1/vms/a/files/stat?path=/etc", operation: "guests.statFile" },
   { method: "GET", url: "/v1/vms/a/files/list?path=/etc", operation: "guests.listFiles" },
   { method: "POST", url: "/v1/vms/a/files/mkdir", question: { json: { path: "/tmp/d" } }, operation: "guests.makeDirectory" },
-  { method: "POST", url: "/v1/vms/a/files/rename", question: { json: { from: "/etc/hostname", to: "/tmp/h" } }, operation: "guests.renameFile" },
+  {
+    method: "POST",
+    url: "/v1/vms/a/files/rename",
+    question: { json: { from: "/etc/hostname", to: "/tmp/h" } },
+    operation: "guests.renameFile",
+  },
   { method: "DELETE", url: "/v1/vms/a/files?path=/etc/hostname", operation: "guests.removeFile" },
   { method: "GET", url: "/v1/vms/a/files/watch?path=/etc", operation: "guests.watchFiles" },
   { method: "POST", url: "/v1/images", question: { json: { source: "oci:/x" } }, operation: "images.create" },
@@ -56,14 +61,26 @@ const ROUTES: readonly RouteCase[] = [
 
 /** Any code of the class stands for all: what a route answers depends on the class alone. */
 function codeOf(errorClass: ErrorClass): ErrorCode | undefined {
-  return (Object.keys(ERROR_CATALOGUE) as ErrorCode[]).find((code) => ERROR_CATALOGUE[code].class === errorClass && !["PAYLOAD_TOO_LARGE", "REQUEST_TIMEOUT"].includes(code));
+  return (Object.keys(ERROR_CATALOGUE) as ErrorCode[]).find(
+    (code) => ERROR_CATALOGUE[code].class === errorClass && !["PAYLOAD_TOO_LARGE", "REQUEST_TIMEOUT"].includes(code),
+  );
 }
 
 test("every route of the document is in this list", async () => {
   const { document } = await createTestApi();
-  const elsewhere = new Set(["get /healthz", "get /readyz", "get /metrics", "get /v1/openapi.json", "get /v1/version", "get /v1/vms/{vm}/execs/{exec}/attach"]);
+  const elsewhere = new Set([
+    "get /healthz",
+    "get /readyz",
+    "get /metrics",
+    "get /v1/openapi.json",
+    "get /v1/version",
+    "get /v1/vms/{vm}/execs/{exec}/attach",
+  ]);
   const documented = Object.entries(document.paths).flatMap(([path, item]) => Object.keys(item).map((method) => `${method} ${path}`));
-  const listed = ROUTES.map((r) => `${r.method.toLowerCase()} ${(r.url.split("?")[0] ?? "").replace("/vms/a", "/vms/{vm}").replace("/workload", "/{exec}").replace(image, "{image}").replace("/kernels/default", "/kernels/{kernel}")}`);
+  const listed = ROUTES.map(
+    (r) =>
+      `${r.method.toLowerCase()} ${(r.url.split("?")[0] ?? "").replace("/vms/a", "/vms/{vm}").replace("/workload", "/{exec}").replace(image, "{image}").replace("/kernels/default", "/kernels/{kernel}")}`,
+  );
   assert.deepEqual(documented.filter((d) => !elsewhere.has(d)).toSorted(), listed.toSorted());
 });
 
@@ -75,20 +92,39 @@ for (const { method, url, question = {}, operation } of ROUTES) {
     if (operation !== "vms.create") await ask("POST", "/v1/vms", { json: { name: "a", image: "registry.example/a:1" } });
     for (const [errorClass, { http }] of Object.entries(ERROR_CLASSES) as [ErrorClass, { http: number }][]) {
       const code = codeOf(errorClass);
-      const operationEntry = Object.entries(document.paths).find(([path]) => new RegExp(`^${path.replace(/\{[a-z]+\}/g, "[^/]+")}$`).test(url.split("?")[0] ?? ""));
+      const operationEntry = Object.entries(document.paths).find(([path]) =>
+        new RegExp(`^${path.replace(/\{[a-z]+\}/g, "[^/]+")}$`).test(url.split("?")[0] ?? ""),
+      );
       const isDeclared = operationEntry?.[1][method.toLowerCase()]?.responses[String(http)] !== undefined;
       if (code === undefined || !isDeclared) continue; // a class this route's operation does not throw
       platform.failNext(operation, new PlatformError(code, `planned ${code}`));
       const reply = await ask(method, url, question);
       assert.equal(reply.status, http, `${code}: ${reply.text}`);
-      assert.deepEqual([reply.body["code"], reply.body["class"], reply.body["message"]], [code, errorClass, errorClass === "internal" ? reply.body["message"] : `planned ${code}`]);
+      assert.deepEqual(
+        [reply.body["code"], reply.body["class"], reply.body["message"]],
+        [code, errorClass, errorClass === "internal" ? reply.body["message"] : `planned ${code}`],
+      );
       assert.equal(reply.body["requestId"], reply.headers["x-request-id"]);
     }
   });
 }
 
 for (const { method, url, question = {}, operation } of ROUTES) {
-  if (["vms.list", "vms.get", "vms.logs", "guests.watchFiles", "guests.readFile", "guests.writeFile", "images.list", "images.get", "kernels.list", "kernels.get"].includes(operation)) continue; // quick, or streams
+  if (
+    [
+      "vms.list",
+      "vms.get",
+      "vms.logs",
+      "guests.watchFiles",
+      "guests.readFile",
+      "guests.writeFile",
+      "images.list",
+      "images.get",
+      "kernels.list",
+      "kernels.get",
+    ].includes(operation)
+  )
+    continue; // quick, or streams
   test(`${method} ${url}: a hanging platform is answered in time`, async () => {
     const { ask, platform, clock } = await createTestApi();
     const hung = platform.hangNext(operation);

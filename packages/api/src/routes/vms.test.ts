@@ -17,7 +17,10 @@ test("create answers 201 with where the VM is, and defaults are filled in", asyn
 
 test("both spellings of the ready wait give the phases' times", async () => {
   const { ask } = await createTestApi();
-  for (const [name, query] of [["a", "ready=exec"], ["b", "wait_first_command=true"]] as const) {
+  for (const [name, query] of [
+    ["a", "ready=exec"],
+    ["b", "wait_first_command=true"],
+  ] as const) {
     const reply = await ask("POST", `/v1/vms?${query}`, { json: { name } });
     assert.deepEqual(reply.body["phases"], { create_done_ms: 10, agent_wait_ms: 15, first_exec_ms: 5 });
     assert.equal(reply.body["first_command_ms"], 30);
@@ -30,7 +33,8 @@ test("list filters by name, label selector and state", async () => {
   await ask("POST", "/v1/vms", { json: { name: "a", labels: { app: "web", tier: "1" } } });
   await ask("POST", "/v1/vms", { json: { name: "b", labels: { app: "db" } } });
   await ask("POST", "/v1/vms/b/stop");
-  const names = async (query: string): Promise<string[]> => ((await ask("GET", `/v1/vms?${query}`)).body["items"] as { name: string }[]).map((v) => v.name);
+  const names = async (query: string): Promise<string[]> =>
+    ((await ask("GET", `/v1/vms?${query}`)).body["items"] as { name: string }[]).map((v) => v.name);
   assert.deepEqual(await names(""), ["a", "b"]);
   assert.deepEqual(await names("name=b"), ["b"]);
   assert.deepEqual(await names(`label=${encodeURIComponent("app=web,tier")}`), ["a"]);
@@ -49,7 +53,8 @@ test("patch changes name and labels and removes what is null", async () => {
 test("the life of a VM through its actions", async () => {
   const { ask } = await createTestApi();
   await ask("POST", "/v1/vms", { json: { name: "a" } });
-  const act = async (verb: string, json?: unknown): Promise<unknown> => (await ask("POST", `/v1/vms/a/${verb}`, json === undefined ? {} : { json })).body["state"];
+  const act = async (verb: string, json?: unknown): Promise<unknown> =>
+    (await ask("POST", `/v1/vms/a/${verb}`, json === undefined ? {} : { json })).body["state"];
   assert.equal(await act("pause"), "paused");
   assert.equal(await act("resume"), "running");
   assert.equal(await act("stop", { force: true }), "stopped");

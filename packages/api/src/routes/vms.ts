@@ -26,6 +26,7 @@ export function registerVmRoutes(api: Api, context: ApiContext): void {
   registerCollection(api, context);
   registerItem(api, context);
   registerPowerActions(api, context);
+  registerPauseAndResume(api, context);
   registerWait(api, context);
   registerLogs(api, context);
 }
@@ -56,7 +57,11 @@ function registerCollection(api: Api, context: ApiContext): void {
     async (request, reply) => {
       const ready = parseReady(request.query);
       const budget = { what: "create VM", extraMs: ready === undefined ? 0 : limits.readyTimeoutMs };
-      const view = await callPlatform(context, { request, reply, ...budget }, async (signal) => await platform.vms.create(request.body, { signal, ready }));
+      const view = await callPlatform(
+        context,
+        { request, reply, ...budget },
+        async (signal) => await platform.vms.create(request.body, { signal, ready }),
+      );
       return await reply.code(201).header("location", `/v1/vms/${view.id}`).send(view);
     },
   );
@@ -89,7 +94,16 @@ function registerItem(api: Api, context: ApiContext): void {
   const { platform } = context;
   api.get(
     "/v1/vms/:vm",
-    { schema: { operationId: "getVm", tags, summary: "Get a VM", params: VmParams, querystring: NoQuery, response: replies({ 200: VmViewSchema }, ["not_found"]) } },
+    {
+      schema: {
+        operationId: "getVm",
+        tags,
+        summary: "Get a VM",
+        params: VmParams,
+        querystring: NoQuery,
+        response: replies({ 200: VmViewSchema }, ["not_found"]),
+      },
+    },
     async (request) => await platform.vms.get(request.params.vm),
   );
   api.patch(
@@ -106,7 +120,11 @@ function registerItem(api: Api, context: ApiContext): void {
       },
     },
     async (request, reply) =>
-      await callPlatform(context, { request, reply, what: "change VM" }, async (signal) => await platform.vms.patch(request.params.vm, request.body, { signal })),
+      await callPlatform(
+        context,
+        { request, reply, what: "change VM" },
+        async (signal) => await platform.vms.patch(request.params.vm, request.body, { signal }),
+      ),
   );
   api.delete(
     "/v1/vms/:vm",
@@ -121,7 +139,11 @@ function registerItem(api: Api, context: ApiContext): void {
       },
     },
     async (request, reply) => {
-      await callPlatform(context, { request, reply, what: "delete VM" }, async (signal) => await platform.vms.delete(request.params.vm, { signal }));
+      await callPlatform(
+        context,
+        { request, reply, what: "delete VM" },
+        async (signal) => await platform.vms.delete(request.params.vm, { signal }),
+      );
       return await reply.code(204).send(null);
     },
   );
@@ -134,7 +156,17 @@ function registerPowerActions(api: Api, context: ApiContext): void {
   const stopMs = (body: StopVmRequest): number => (body.timeout_seconds ?? 0) * 1000;
   api.post(
     "/v1/vms/:vm/start",
-    { schema: { operationId: "startVm", tags, summary: "Start a stopped VM", params: VmParams, querystring: ReadyOnly, body: EmptyBody, response } },
+    {
+      schema: {
+        operationId: "startVm",
+        tags,
+        summary: "Start a stopped VM",
+        params: VmParams,
+        querystring: ReadyOnly,
+        body: EmptyBody,
+        response,
+      },
+    },
     async (request, reply) =>
       await callPlatform(
         context,
@@ -165,7 +197,15 @@ function registerPowerActions(api: Api, context: ApiContext): void {
   api.post(
     "/v1/vms/:vm/restart",
     {
-      schema: { operationId: "restartVm", tags, summary: "Stop and start a VM", params: VmParams, querystring: ReadyOnly, body: StopVmRequestSchema, response },
+      schema: {
+        operationId: "restartVm",
+        tags,
+        summary: "Stop and start a VM",
+        params: VmParams,
+        querystring: ReadyOnly,
+        body: StopVmRequestSchema,
+        response,
+      },
     },
     async (request, reply) =>
       await callPlatform(
@@ -174,6 +214,11 @@ function registerPowerActions(api: Api, context: ApiContext): void {
         async (signal) => await platform.vms.restart(request.params.vm, request.body, { signal, ready: parseReady(request.query) }),
       ),
   );
+}
+
+function registerPauseAndResume(api: Api, context: ApiContext): void {
+  const { platform } = context;
+  const response = replies({ 200: VmViewSchema }, ["not_found", "failed_precondition", "unsupported"], BODY_ERRORS);
   for (const verb of ["pause", "resume"] as const) {
     api.post(
       `/v1/vms/:vm/${verb}`,
@@ -189,7 +234,11 @@ function registerPowerActions(api: Api, context: ApiContext): void {
         },
       },
       async (request, reply) =>
-        await callPlatform(context, { request, reply, what: `${verb} VM` }, async (signal) => await platform.vms[verb](request.params.vm, { signal })),
+        await callPlatform(
+          context,
+          { request, reply, what: `${verb} VM` },
+          async (signal) => await platform.vms[verb](request.params.vm, { signal }),
+        ),
     );
   }
 }
@@ -218,7 +267,11 @@ function registerWait(api: Api, context: ApiContext): void {
       const states = parseWaitStates(request.query.for);
       const timeoutMs = Math.round((request.query.timeout_seconds ?? 60) * 1000);
       const call: Exchange & CallBudget = { request, reply, what: "wait for VM", extraMs: timeoutMs };
-      const view = await callPlatform(context, call, async (signal) => await platform.vms.wait(request.params.vm, states, { signal, timeoutMs }));
+      const view = await callPlatform(
+        context,
+        call,
+        async (signal) => await platform.vms.wait(request.params.vm, states, { signal, timeoutMs }),
+      );
       return view === undefined ? await reply.code(204).send(null) : await reply.code(200).send(view);
     },
   );
@@ -248,16 +301,22 @@ function registerLogs(api: Api, context: ApiContext): void {
           },
           { additionalProperties: false },
         ),
-        response: replies({ 200: { description: "Console output as it is", content: { "text/plain": { schema: Type.String() } } } }, ["not_found"]),
+        response: replies({ 200: { description: "Console output as it is", content: { "text/plain": { schema: Type.String() } } } }, [
+          "not_found",
+        ]),
       },
     },
     async (request, reply) => {
       const query = { lines: request.query.lines ?? 100, follow: request.query.follow ?? false };
       await platform.vms.get(request.params.vm);
-      await streamOut(context, { request, reply }, {
-        headers: { "content-type": "text/plain; charset=utf-8" },
-        open: (signal) => platform.vms.logs(request.params.vm, query, { signal }),
-      });
+      await streamOut(
+        context,
+        { request, reply },
+        {
+          headers: { "content-type": "text/plain; charset=utf-8" },
+          open: (signal) => platform.vms.logs(request.params.vm, query, { signal }),
+        },
+      );
       return reply;
     },
   );

@@ -28,10 +28,13 @@ export class FakeExec {
     this.id = id;
     this.#request = request;
     const program = findProgram(request.command);
-    if (program === undefined) throw new PlatformError("EXEC_START_FAILED", `Cannot start ${JSON.stringify(request.command[0])}: no such file or directory`);
+    if (program === undefined)
+      throw new PlatformError("EXEC_START_FAILED", `Cannot start ${JSON.stringify(request.command[0])}: no such file or directory`);
     if (request.stdin !== true) this.#stdin.end();
     if (request.timeout_seconds !== undefined) {
-      this.#cancelTimeout = guest.clock.schedule(request.timeout_seconds * 1000, () => this.#finish({ signal: "SIGKILL", timed_out: true }));
+      this.#cancelTimeout = guest.clock.schedule(request.timeout_seconds * 1000, () =>
+        this.#finish({ signal: "SIGKILL", timed_out: true }),
+      );
     }
     const io: FakeIo = {
       args: request.command,
@@ -75,7 +78,8 @@ export class FakeExec {
       if (offsets[stream] < this.#acked[stream]) {
         throw new PlatformError("EXEC_OUTPUT_LOST", `${stream} before byte ${this.#acked[stream]} is gone, asked for ${offsets[stream]}`);
       }
-      if (offsets[stream] > this.#outputs[stream].length) throw new PlatformError("REQUEST_INVALID", `${stream} has no byte ${offsets[stream]} yet`);
+      if (offsets[stream] > this.#outputs[stream].length)
+        throw new PlatformError("REQUEST_INVALID", `${stream} has no byte ${offsets[stream]} yet`);
     }
     const detached = new AbortController();
     const inputs = new Feed();
@@ -99,7 +103,10 @@ export class FakeExec {
     };
   }
 
-  async *#follow(from: Readonly<Record<Stream, number>>, consumer: { readonly inputs: Feed; readonly signal: AbortSignal }): AsyncGenerator<ExecOutput, void, undefined> {
+  async *#follow(
+    from: Readonly<Record<Stream, number>>,
+    consumer: { readonly inputs: Feed; readonly signal: AbortSignal },
+  ): AsyncGenerator<ExecOutput, void, undefined> {
     const at = { ...from };
     let inputsSeen = 0;
     for (;;) {

@@ -48,7 +48,10 @@ export class FakeFiles {
     };
   }
 
-  read(path: string, range: { readonly offset?: number | undefined; readonly length?: number | undefined }): { readonly stat: FileStat; readonly content: AsyncIterable<Uint8Array> } {
+  read(
+    path: string,
+    range: { readonly offset?: number | undefined; readonly length?: number | undefined },
+  ): { readonly stat: FileStat; readonly content: AsyncIterable<Uint8Array> } {
     const stat = this.stat(path);
     if (stat.type !== "file") throw new PlatformError("GUEST_FILE_INVALID", `${path} is a directory`);
     const start = range.offset ?? 0;
@@ -141,11 +144,21 @@ export class FakeFiles {
     const target = normalize(path);
     if (this.#entries.get(target)?.type === "directory") throw new PlatformError("GUEST_FILE_INVALID", `${path} is a directory`);
     const parent = this.#entries.get(parentOf(target));
-    if (parent === undefined && !createParents) throw new PlatformError("GUEST_FILE_NOT_FOUND", `There is no directory ${parentOf(target)}`);
+    if (parent === undefined && !createParents)
+      throw new PlatformError("GUEST_FILE_NOT_FOUND", `There is no directory ${parentOf(target)}`);
     if (parent?.type === "file") throw new PlatformError("GUEST_FILE_INVALID", `${parentOf(target)} is not a directory`);
   }
 
-  #put(path: string, entry: { readonly type: Entry["type"]; readonly mode: number; readonly content?: Buffer; readonly uid?: number | undefined; readonly gid?: number | undefined }): void {
+  #put(
+    path: string,
+    entry: {
+      readonly type: Entry["type"];
+      readonly mode: number;
+      readonly content?: Buffer;
+      readonly uid?: number | undefined;
+      readonly gid?: number | undefined;
+    },
+  ): void {
     const { type, mode, content = Buffer.alloc(0), uid = 0, gid = 0 } = entry;
     this.#entries.set(normalize(path), { type, mode, content, uid, gid, modifiedMs: this.#clock.wallMs() });
   }

@@ -28,7 +28,8 @@ export class FakeGuests implements GuestOperations, FakeGuestPower {
     const files = this.#guests.get(vmId)?.files ?? new FakeFiles(this.#clock);
     const guest: Guest = { files, execs: new Map() };
     this.#guests.set(vmId, guest);
-    if (workload.length > 0) guest.execs.set("workload", new FakeExec("workload", { command: [...workload], stdin: true }, { clock: this.#clock, files }));
+    if (workload.length > 0)
+      guest.execs.set("workload", new FakeExec("workload", { command: [...workload], stdin: true }, { clock: this.#clock, files }));
   }
 
   shutDown(vmId: string): void {
@@ -44,7 +45,11 @@ export class FakeGuests implements GuestOperations, FakeGuestPower {
   async run(reference: string, request: AgentExecRequest, options: CallOptions): Promise<AgentExecResult> {
     const { command, stdin, ...rest } = request;
     const startedMs = this.#clock.bootMs();
-    const view = await this.createExec(reference, { ...rest, command: typeof command === "string" ? ["sh", "-c", command] : command, stdin: stdin !== undefined });
+    const view = await this.createExec(reference, {
+      ...rest,
+      command: typeof command === "string" ? ["sh", "-c", command] : command,
+      stdin: stdin !== undefined,
+    });
     const attachment = await this.attachExec(reference, view.id, { stdout: 0, stderr: 0 }, options);
     if (stdin !== undefined) {
       await attachment.writeStdin(0, Buffer.from(stdin));
@@ -72,7 +77,12 @@ export class FakeGuests implements GuestOperations, FakeGuestPower {
     return this.#exec(reference, execId).view;
   }
 
-  async attachExec(reference: string, execId: string, offsets: { readonly stdout: number; readonly stderr: number }, options: CallOptions): Promise<ExecAttachment> {
+  async attachExec(
+    reference: string,
+    execId: string,
+    offsets: { readonly stdout: number; readonly stderr: number },
+    options: CallOptions,
+  ): Promise<ExecAttachment> {
     return this.#exec(reference, execId).attach(offsets, options.signal);
   }
 
@@ -85,11 +95,20 @@ export class FakeGuests implements GuestOperations, FakeGuestPower {
     this.#guest(reference).execs.delete(execId);
   }
 
-  async readFile(reference: string, path: string, range: Parameters<GuestOperations["readFile"]>[2]): ReturnType<GuestOperations["readFile"]> {
+  async readFile(
+    reference: string,
+    path: string,
+    range: Parameters<GuestOperations["readFile"]>[2],
+  ): ReturnType<GuestOperations["readFile"]> {
     return this.#guest(reference).files.read(path, range);
   }
 
-  async writeFile(reference: string, path: string, content: AsyncIterable<Uint8Array>, attributes: Parameters<GuestOperations["writeFile"]>[3]): Promise<FileStat> {
+  async writeFile(
+    reference: string,
+    path: string,
+    content: AsyncIterable<Uint8Array>,
+    attributes: Parameters<GuestOperations["writeFile"]>[3],
+  ): Promise<FileStat> {
     return await this.#guest(reference).files.write(path, content, attributes);
   }
 
@@ -101,7 +120,11 @@ export class FakeGuests implements GuestOperations, FakeGuestPower {
     return this.#guest(reference).files.list(path);
   }
 
-  async makeDirectory(reference: string, path: string, request: { readonly parents: boolean; readonly mode?: number | undefined }): Promise<void> {
+  async makeDirectory(
+    reference: string,
+    path: string,
+    request: { readonly parents: boolean; readonly mode?: number | undefined },
+  ): Promise<void> {
     this.#guest(reference).files.makeDirectory(path, request);
   }
 

@@ -9,7 +9,10 @@ export interface FakeImport {
   readonly usedBy: (id: string) => readonly string[];
 }
 
-export type FakeImages = ImageOperations & { addReady(name: string, cmd?: readonly string[]): void; find(reference: string): ImageView | undefined };
+export type FakeImages = ImageOperations & {
+  addReady(name: string, cmd?: readonly string[]): void;
+  find(reference: string): ImageView | undefined;
+};
 export type FakeKernels = KernelOperations & { addReady(name: string): void; find(reference: string): KernelView | undefined };
 
 const TOTAL_BYTES = 100 * 1_048_576;
@@ -51,13 +54,16 @@ class Collection<View extends Importable> {
   }
 
   find(reference: string): View | undefined {
-    const found = [...this.#views.values()].find((v) => v.id === reference || v.name === reference || ("digest" in v && v.digest === reference));
+    const found = [...this.#views.values()].find(
+      (v) => v.id === reference || v.name === reference || ("digest" in v && v.digest === reference),
+    );
     return found === undefined ? undefined : { ...found, used_by: this.#options.usedBy(found.id) };
   }
 
   get(reference: string): View {
     const view = this.find(reference);
-    if (view === undefined) throw new PlatformError(this.#codes.notFound, `There is no ${this.#codes.noun} ${JSON.stringify(reference.slice(0, 200))}`);
+    if (view === undefined)
+      throw new PlatformError(this.#codes.notFound, `There is no ${this.#codes.noun} ${JSON.stringify(reference.slice(0, 200))}`);
     return view;
   }
 
@@ -76,7 +82,8 @@ class Collection<View extends Importable> {
   start(view: View, finish: (view: View) => View): View {
     const running = [...this.#views.values()].find((v) => v.source === view.source && v.name === view.name && v.state === "importing");
     if (running !== undefined) return this.get(running.id);
-    if (this.find(view.name) !== undefined) throw new PlatformError(this.#codes.nameTaken, `The name ${JSON.stringify(view.name)} is taken`);
+    if (this.find(view.name) !== undefined)
+      throw new PlatformError(this.#codes.nameTaken, `The name ${JSON.stringify(view.name)} is taken`);
     this.#views.set(view.id, { ...view, progress: STEPS[0] });
     this.#ends.set(view.id, Promise.withResolvers());
     this.#step(view.id, { index: 1, finish });
@@ -94,7 +101,12 @@ class Collection<View extends Importable> {
       }
       const { progress: _progress, ...rest } = view;
       const ended = rest as View; // progress is optional in every view
-      this.#views.set(id, view.source.includes("fail") ? { ...ended, state: "failed", error: { code: "IMAGE_SOURCE_UNREACHABLE", message: "The source cannot be read" } } : next.finish(ended));
+      this.#views.set(
+        id,
+        view.source.includes("fail")
+          ? { ...ended, state: "failed", error: { code: "IMAGE_SOURCE_UNREACHABLE", message: "The source cannot be read" } }
+          : next.finish(ended),
+      );
       this.#ends.get(id)?.resolve();
     });
   }
@@ -104,7 +116,9 @@ class Collection<View extends Importable> {
     const end = this.#ends.get(id);
     if (state !== "importing" || end === undefined) return this.get(id);
     const late = Promise.withResolvers<never>();
-    const cancel = this.#options.clock.schedule(options.timeoutMs, () => late.reject(new PlatformError("WAIT_TIMEOUT", `The ${this.#codes.noun} is still being imported`)));
+    const cancel = this.#options.clock.schedule(options.timeoutMs, () =>
+      late.reject(new PlatformError("WAIT_TIMEOUT", `The ${this.#codes.noun} is still being imported`)),
+    );
     late.promise.catch(() => undefined); // raced below
     try {
       await abortable(Promise.race([end.promise, late.promise]), options.signal);
@@ -127,7 +141,12 @@ function numberedId(prefix: string, count: number): string {
 }
 
 export function createFakeImages(options: FakeImport): FakeImages {
-  const images = new Collection<ImageView>(options, { notFound: "IMAGE_NOT_FOUND", nameTaken: "IMAGE_NAME_TAKEN", inUse: "IMAGE_IN_USE", noun: "image" });
+  const images = new Collection<ImageView>(options, {
+    notFound: "IMAGE_NOT_FOUND",
+    nameTaken: "IMAGE_NAME_TAKEN",
+    inUse: "IMAGE_IN_USE",
+    noun: "image",
+  });
   let count = 0;
   const begin = (request: CreateImageRequest): ImageView => ({
     id: numberedId("img", (count += 1)),
@@ -159,7 +178,12 @@ export function createFakeImages(options: FakeImport): FakeImages {
 }
 
 export function createFakeKernels(options: FakeImport): FakeKernels {
-  const kernels = new Collection<KernelView>(options, { notFound: "KERNEL_NOT_FOUND", nameTaken: "KERNEL_NAME_TAKEN", inUse: "KERNEL_IN_USE", noun: "kernel" });
+  const kernels = new Collection<KernelView>(options, {
+    notFound: "KERNEL_NOT_FOUND",
+    nameTaken: "KERNEL_NAME_TAKEN",
+    inUse: "KERNEL_IN_USE",
+    noun: "kernel",
+  });
   let count = 0;
   const begin = (request: CreateKernelRequest): KernelView => ({
     id: numberedId("krn", (count += 1)),

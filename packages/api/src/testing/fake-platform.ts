@@ -88,7 +88,10 @@ function failed(operation: string, error: Error): unknown {
   return { [Symbol.asyncIterator]: () => ({ next: async () => await Promise.reject(error) }) };
 }
 
-function hang(operation: FakeOperation, intercept: FakePlatform["intercept"]): { readonly started: Promise<void>; readonly aborted: Promise<unknown> } {
+function hang(
+  operation: FakeOperation,
+  intercept: FakePlatform["intercept"],
+): { readonly started: Promise<void>; readonly aborted: Promise<unknown> } {
   const started = Promise.withResolvers<void>();
   const aborted = Promise.withResolvers<unknown>();
   intercept(operation, async (...args: readonly unknown[]) => {
@@ -104,7 +107,11 @@ function hang(operation: FakeOperation, intercept: FakePlatform["intercept"]): {
   return { started: started.promise, aborted: aborted.promise };
 }
 
-function intercepted<T extends object>(group: Group, operations: T, interceptors: Map<string, ((...args: readonly never[]) => unknown)[]>): T {
+function intercepted<T extends object>(
+  group: Group,
+  operations: T,
+  interceptors: Map<string, ((...args: readonly never[]) => unknown)[]>,
+): T {
   return new Proxy(operations, {
     get(target, name) {
       const member: unknown = Reflect.get(target, name);
@@ -122,7 +129,12 @@ const FAKE_REPORT: HostReport = {
   probed_at: "2026-01-01T00:00:00.000Z",
   kernel: "6.1.0-fake",
   capabilities: [
-    { name: "kvm", status: "broken", detail: "/dev/kvm opens, but a guest never reached 64-bit mode", advice: "Nothing to do: software emulation is used" },
+    {
+      name: "kvm",
+      status: "broken",
+      detail: "/dev/kvm opens, but a guest never reached 64-bit mode",
+      advice: "Nothing to do: software emulation is used",
+    },
     { name: "qemu", status: "works", detail: "QEMU emulator version 7.2.0" },
     { name: "skopeo", status: "missing", detail: "not found", advice: "Install the package skopeo" },
   ],

@@ -19,7 +19,13 @@ const PROGRAMS: Readonly<Record<string, FakeProgram>> = {
   true: async () => 0,
   false: async () => 1,
   echo: async (io) => await print(io, `${io.args.slice(1).join(" ")}\n`),
-  env: async (io) => await print(io, Object.entries(io.env).map(([k, v]) => `${k}=${v}\n`).join("")),
+  env: async (io) =>
+    await print(
+      io,
+      Object.entries(io.env)
+        .map(([k, v]) => `${k}=${v}\n`)
+        .join(""),
+    ),
   pwd: async (io) => await print(io, `${io.cwd}\n`),
   seq: runSeq,
   sleep: async (io) => {
@@ -92,8 +98,13 @@ async function runShell(io: FakeIo): Promise<number> {
 async function runLine(io: FakeIo, line: string): Promise<{ readonly code: number; readonly isExit: boolean }> {
   let code = 0;
   for (const text of line.split(/[;\n]/)) {
-    const words = text.trim().split(/\s+/).filter((w) => w !== "");
-    const args = words.filter((w) => w !== ">&2").map((w) => w.replace(/^\$(\w+)$/, (_, name: string) => io.env[name] ?? "").replace(/^(['"])(.*)\1$/, "$2"));
+    const words = text
+      .trim()
+      .split(/\s+/)
+      .filter((w) => w !== "");
+    const args = words
+      .filter((w) => w !== ">&2")
+      .map((w) => w.replace(/^\$(\w+)$/, (_, name: string) => io.env[name] ?? "").replace(/^(['"])(.*)\1$/, "$2"));
     if (args[0] === undefined) continue;
     if (args[0] === "exit") return { code: Number(args[1] ?? code), isExit: true };
     const program = findProgram(args);

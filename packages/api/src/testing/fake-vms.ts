@@ -40,11 +40,14 @@ export class FakeVms implements VmOperations {
 
   async create(request: CreateVmRequest, options: Ready): Promise<VmView> {
     options.signal.throwIfAborted();
-    if (this.#find(request.name) !== undefined) throw new PlatformError("VM_NAME_TAKEN", `The name ${JSON.stringify(request.name)} is taken`);
+    if (this.#find(request.name) !== undefined)
+      throw new PlatformError("VM_NAME_TAKEN", `The name ${JSON.stringify(request.name)} is taken`);
     const image = request.image === undefined ? undefined : await this.#options.images.get(request.image);
-    if (image !== undefined && image.state !== "ready") throw new PlatformError("IMAGE_NOT_READY", `The image ${JSON.stringify(request.image)} is not ready`);
+    if (image !== undefined && image.state !== "ready")
+      throw new PlatformError("IMAGE_NOT_READY", `The image ${JSON.stringify(request.image)} is not ready`);
     const kernel = this.#options.kernels.find(request.kernel ?? "default");
-    if (request.kernel !== undefined && kernel === undefined) throw new PlatformError("KERNEL_NOT_FOUND", `There is no kernel ${JSON.stringify(request.kernel)}`);
+    if (request.kernel !== undefined && kernel === undefined)
+      throw new PlatformError("KERNEL_NOT_FOUND", `There is no kernel ${JSON.stringify(request.kernel)}`);
     this.#count += 1;
     const hasAgent = request.agent?.enabled ?? true;
     const view: VmView = {
@@ -71,7 +74,12 @@ export class FakeVms implements VmOperations {
     const matches = parseSelector(query.selector ?? "");
     return [...this.#vms.values()]
       .map((vm) => this.#render(vm))
-      .filter((v) => (query.name === undefined || v.name === query.name) && (query.state === undefined || v.state === query.state) && matches(v.labels));
+      .filter(
+        (v) =>
+          (query.name === undefined || v.name === query.name) &&
+          (query.state === undefined || v.state === query.state) &&
+          matches(v.labels),
+      );
   }
 
   async get(reference: string): Promise<VmView> {
@@ -102,7 +110,12 @@ export class FakeVms implements VmOperations {
     this.#options.guests.shutDown(vm.view.id);
     vm.console.push(Buffer.from("reboot: Power down\n"));
     const reason = request.force === true ? "killed" : "guest_shutdown";
-    this.#set(vm, { state: "stopped", reason, stopped_at: this.#now(), agent: { ...vm.view.agent, state: vm.view.agent.enabled ? "lost" : "disabled" } });
+    this.#set(vm, {
+      state: "stopped",
+      reason,
+      stopped_at: this.#now(),
+      agent: { ...vm.view.agent, state: vm.view.agent.enabled ? "lost" : "disabled" },
+    });
     return this.#render(vm);
   }
 
@@ -113,14 +126,16 @@ export class FakeVms implements VmOperations {
 
   async pause(reference: string): Promise<VmView> {
     const vm = this.#require(reference);
-    if (vm.view.state !== "running") throw new PlatformError("VM_NOT_RUNNING", `Cannot pause ${vm.view.name}: it is ${vm.view.state}, must be running`);
+    if (vm.view.state !== "running")
+      throw new PlatformError("VM_NOT_RUNNING", `Cannot pause ${vm.view.name}: it is ${vm.view.state}, must be running`);
     this.#set(vm, { state: "paused" });
     return this.#render(vm);
   }
 
   async resume(reference: string): Promise<VmView> {
     const vm = this.#require(reference);
-    if (vm.view.state !== "paused") throw new PlatformError("VM_NOT_PAUSED", `Cannot resume ${vm.view.name}: it is ${vm.view.state}, must be paused`);
+    if (vm.view.state !== "paused")
+      throw new PlatformError("VM_NOT_PAUSED", `Cannot resume ${vm.view.name}: it is ${vm.view.state}, must be paused`);
     this.#set(vm, { state: "running" });
     return this.#render(vm);
   }
@@ -134,10 +149,16 @@ export class FakeVms implements VmOperations {
     this.#changed.push(Buffer.alloc(0));
   }
 
-  async wait(reference: string, states: readonly (VmStateName | "ready" | "gone")[], options: CallOptions & { readonly timeoutMs: number }): Promise<VmView | undefined> {
+  async wait(
+    reference: string,
+    states: readonly (VmStateName | "ready" | "gone")[],
+    options: CallOptions & { readonly timeoutMs: number },
+  ): Promise<VmView | undefined> {
     const { id } = this.#require(reference).view;
     const deadline = new AbortController();
-    const cancel = this.#options.clock.schedule(options.timeoutMs, () => deadline.abort(new PlatformError("WAIT_TIMEOUT", `The VM is not ${states.join(" or ")} yet`)));
+    const cancel = this.#options.clock.schedule(options.timeoutMs, () =>
+      deadline.abort(new PlatformError("WAIT_TIMEOUT", `The VM is not ${states.join(" or ")} yet`)),
+    );
     try {
       for (;;) {
         const vm = this.#vms.get(id);
@@ -153,7 +174,11 @@ export class FakeVms implements VmOperations {
     }
   }
 
-  async *logs(reference: string, query: { readonly lines: number; readonly follow: boolean }, options: CallOptions): AsyncGenerator<Uint8Array, void, undefined> {
+  async *logs(
+    reference: string,
+    query: { readonly lines: number; readonly follow: boolean },
+    options: CallOptions,
+  ): AsyncGenerator<Uint8Array, void, undefined> {
     const { console } = this.#require(reference);
     const all = console.text();
     const lines = all.split(/(?<=\n)/);
@@ -175,7 +200,10 @@ export class FakeVms implements VmOperations {
   }
 
   listUsers(objectId: string): readonly string[] {
-    return [...this.#vms.values()].map((vm) => vm.view).filter((v) => v.image?.id === objectId || v.kernel?.id === objectId).map((v) => v.id);
+    return [...this.#vms.values()]
+      .map((vm) => vm.view)
+      .filter((v) => v.image?.id === objectId || v.kernel?.id === objectId)
+      .map((v) => v.id);
   }
 
   /** The id of a VM whose agent answers. */
@@ -188,16 +216,26 @@ export class FakeVms implements VmOperations {
 
   #boot(vm: Vm, ready: "exec" | undefined): VmView {
     const { enabled } = vm.view.agent;
-    if (ready === "exec" && !enabled) throw new PlatformError("AGENT_DISABLED", "Without the guest agent there is no first command to wait for");
+    if (ready === "exec" && !enabled)
+      throw new PlatformError("AGENT_DISABLED", "Without the guest agent there is no first command to wait for");
     const image = vm.view.image === undefined ? undefined : this.#options.images.find(vm.view.image.id);
     const workload = vm.request.workload?.enabled === false ? [] : (vm.request.workload?.command ?? image?.config?.cmd ?? []);
     vm.console.push(Buffer.from(`Linux version 6.1.0-fake\nfluxvm-guest-agent: ready\n`));
     const { reason: _reason, stopped_at: _stopped, ...rest } = vm.view;
     vm.view = rest;
-    this.#set(vm, { state: "running", machine: "fake", accelerator: "tcg", pid: 4242, started_at: this.#now(), agent: { enabled, state: enabled ? "ready" : "disabled", ...(enabled ? { version: "0.0.0-fake" } : {}) } });
+    this.#set(vm, {
+      state: "running",
+      machine: "fake",
+      accelerator: "tcg",
+      pid: 4242,
+      started_at: this.#now(),
+      agent: { enabled, state: enabled ? "ready" : "disabled", ...(enabled ? { version: "0.0.0-fake" } : {}) },
+    });
     this.#options.guests.boot(vm.view.id, workload);
     const view = this.#render(vm);
-    return ready === undefined ? view : { ...view, first_command_ms: 30, phases: { create_done_ms: 10, agent_wait_ms: 15, first_exec_ms: 5 } };
+    return ready === undefined
+      ? view
+      : { ...view, first_command_ms: 30, phases: { create_done_ms: 10, agent_wait_ms: 15, first_exec_ms: 5 } };
   }
 
   #setTtl(vm: Vm, seconds: number | undefined): void {
@@ -248,7 +286,10 @@ function parseSelector(selector: string): (labels: Readonly<Record<string, strin
   const tests = terms.map((term): ((labels: Readonly<Record<string, string>>) => boolean) => {
     const match = /^(!?)([A-Za-z0-9][A-Za-z0-9._/-]*)(?:(!?=)(.*))?$/.exec(term);
     const [, not, key, operator, value] = match ?? [];
-    if (key === undefined || (not === "!" && operator !== undefined)) throw new PlatformError("REQUEST_INVALID", `Invalid label selector ${JSON.stringify(term)}`, { fields: [{ path: "label", message: "is malformed" }] });
+    if (key === undefined || (not === "!" && operator !== undefined))
+      throw new PlatformError("REQUEST_INVALID", `Invalid label selector ${JSON.stringify(term)}`, {
+        fields: [{ path: "label", message: "is malformed" }],
+      });
     if (operator === "=") return (labels) => labels[key] === value;
     if (operator === "!=") return (labels) => labels[key] !== value;
     return not === "!" ? (labels) => labels[key] === undefined : (labels) => labels[key] !== undefined;
