@@ -44,17 +44,24 @@ pub struct Frame {
 
 /// Appends a frame. The payload is at most `MAX_PAYLOAD_BYTES`: a longer one is a bug of ours.
 pub fn encode(out: &mut Vec<u8>, kind: u8, epoch: u32, stream: u32, offset: u64, payload: &[u8]) {
-    assert!(payload.len() <= MAX_PAYLOAD_BYTES);
+    encode_parts(out, kind, epoch, stream, offset, [payload, &[]]);
+}
+
+/// The same for a payload that lies in two pieces, as in a ring buffer.
+pub fn encode_parts(out: &mut Vec<u8>, kind: u8, epoch: u32, stream: u32, offset: u64, payload: [&[u8]; 2]) {
+    let length = payload[0].len() + payload[1].len();
+    assert!(length <= MAX_PAYLOAD_BYTES);
     let start = out.len();
     out.extend_from_slice(&MAGIC);
     out.extend_from_slice(&[kind, 0]);
-    out.extend_from_slice(&(payload.len() as u16).to_le_bytes());
+    out.extend_from_slice(&(length as u16).to_le_bytes());
     out.extend_from_slice(&epoch.to_le_bytes());
     out.extend_from_slice(&stream.to_le_bytes());
     out.extend_from_slice(&offset.to_le_bytes());
-    let crc = crc32(crc32(0, &out[start..]), payload);
+    let crc = payload.iter().fold(crc32(0, &out[start..]), |crc, part| crc32(crc, part));
     out.extend_from_slice(&crc.to_le_bytes());
-    out.extend_from_slice(payload);
+    out.extend_from_slice(payload[0]);
+    out.extend_from_slice(payload[1]);
 }
 
 enum Candidate {

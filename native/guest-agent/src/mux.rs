@@ -23,7 +23,7 @@ pub const WINDOW_BYTES: u64 = 256 * 1024;
 pub const MAX_STREAMS: usize = 256;
 /// Bytes of a stream that are made ahead of what the window lets go.
 pub const TX_TARGET_BYTES: usize = 64 * 1024;
-const FRAME_BYTES: usize = 16 * 1024;
+const FRAME_BYTES: usize = 32 * 1024;
 
 #[derive(Default)]
 pub struct Stream {
@@ -241,8 +241,10 @@ impl Mux {
         let Some(stream) = self.streams.get_mut(&id) else { return };
         let count = (stream.tx_limit - stream.tx_sent).min(stream.tx.len() as u64).min(FRAME_BYTES as u64) as usize;
         if count > 0 {
-            let bytes: Vec<u8> = stream.tx.drain(..count).collect();
-            frame::encode(out, frame::DATA, epoch, id, stream.tx_sent, &bytes);
+            let (front, back) = stream.tx.as_slices();
+            let split = count.min(front.len());
+            frame::encode_parts(out, frame::DATA, epoch, id, stream.tx_sent, [&front[..split], &back[..count - split]]);
+            stream.tx.drain(..count);
             stream.tx_sent += count as u64;
         }
         if stream.tx_fin && stream.tx.is_empty() && !stream.tx_fin_sent {

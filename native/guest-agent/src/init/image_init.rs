@@ -127,7 +127,7 @@ fn fork_agent() -> sys::Result<()> {
     Ok(())
 }
 
-/// For an image with systemd and nothing that sets its network up: the same addresses by systemd-networkd.
+/// For an image with systemd and nothing that sets its network up: the addresses by systemd-networkd, or at once.
 fn offer_network(network: &Network) {
     let others: [&[u8]; 6] = [
         b"/usr/bin/cloud-init",
@@ -140,8 +140,11 @@ fn offer_network(network: &Network) {
     if first_existing(&others).is_some() {
         return;
     }
-    let Some(networkd) = first_existing(&[b"/lib/systemd/system/systemd-networkd.service", b"/usr/lib/systemd/system/systemd-networkd.service"])
-    else {
+    let udev = first_existing(&[b"/lib/systemd/systemd-udevd", b"/usr/lib/systemd/systemd-udevd"]);
+    let networkd = first_existing(&[b"/lib/systemd/system/systemd-networkd.service", b"/usr/lib/systemd/system/systemd-networkd.service"]);
+    // networkd leaves an interface alone until udev has seen it; and without udev nobody will rename it either.
+    let Some(networkd) = networkd.filter(|_| udev.is_some()) else {
+        super::network::apply_addresses(network);
         return;
     };
     report("make /run/systemd/network", sys::mkdir_parents(b"/run/systemd/network", 0o755));

@@ -17,19 +17,25 @@ const INTERFACE_WAIT_MS: u64 = 1000;
 const MARK: &str = "# Written by the FluxVM guest agent at each boot.\n";
 
 pub fn apply(config: &Config) {
+    match &config.network {
+        Some(network) => apply_addresses(network),
+        None => apply_addresses(&Network::default()),
+    }
+    write_names(config);
+}
+
+/// Loopback, the interfaces of the configuration, and who resolves names.
+pub fn apply_addresses(network: &Network) {
     let Ok(socket) = sys::route_socket() else {
         log!("the kernel has no network");
         return;
     };
     request(&socket, "bring up lo", &netlink::link_up(1, None));
-    if let Some(network) = &config.network {
-        let mut used = Vec::new();
-        for interface in &network.interfaces {
-            apply_interface(&socket, interface, &mut used);
-        }
-        write_resolv_conf(network);
+    let mut used = Vec::new();
+    for interface in &network.interfaces {
+        apply_interface(&socket, interface, &mut used);
     }
-    write_names(config);
+    write_resolv_conf(network);
 }
 
 fn request(socket: &OwnedFd, what: &str, message: &[u8]) {
