@@ -6,8 +6,10 @@ import { DatabaseSync } from "node:sqlite";
 import { test, type TestContext } from "node:test";
 import { isPlatformError, type ErrorCode } from "@fluxvm/core";
 import { createNullLogger } from "@fluxvm/telemetry";
+import { createMemoryLogger } from "@fluxvm/telemetry/testing";
 import { MIGRATIONS } from "./migrations.ts";
-import { openSqliteStore } from "./sqlite-store.ts";
+import { Worker } from "node:worker_threads";
+import { attachStore, openSqliteStore } from "./sqlite-store.ts";
 import { runStoreConformance } from "./testing/index.ts";
 
 const logger = createNullLogger();
@@ -81,6 +83,30 @@ test("one commit among many that fails takes none of the others along", async (t
   assert.equal(results.filter((r) => r.status === "rejected").length, 100);
   assert.equal((await store.load("vms")).length, 200);
   await store.close();
+});
+
+test("when the thread dies, what is pending and all that comes later is unavailable, and close still returns", async () => {
+  for (const end of ["process.exit(3)", "throw new Error('bug')"]) {
+    const { logger: memory, lines } = createMemoryLogger();
+    const code = `const { parentPort } = require("node:worker_threads");
+      parentPort.postMessage({ kind: "opened" });
+      let count = 0;
+      parentPort.on("message", () => { count += 1; if (count === 2) { ${end}; } });`;
+    const store = await attachStore(new Worker(code, { eval: true }), memory);
+    const calls = [
+      store.commit([{ kind: "put", collection: "vms", key: "a", value: 1 }]),
+      store.commit([{ kind: "put", collection: "vms", key: "b", value: 1 }]),
+      store.load("vms"),
+    ];
+    for (const call of calls) await rejectsWith(call, "STORE_UNAVAILABLE");
+    await rejectsWith(store.commit([{ kind: "put", collection: "vms", key: "c", value: 1 }]), "STORE_UNAVAILABLE");
+    await rejectsWith(store.listEvents({ limit: 1 }), "STORE_UNAVAILABLE");
+    assert.deepEqual(
+      lines.map((line) => line.msg),
+      ["store thread died"],
+    );
+    await store.close();
+  }
 });
 
 test("the queue is bounded", async (t) => {

@@ -41,7 +41,12 @@ export async function openSqliteStore(options: SqliteStoreOptions): Promise<Stor
   }
   const settings: WorkerSettings = { path: join(options.directory, "state.db"), eventsKept: options.eventsKept ?? EVENTS_KEPT };
   const worker = new Worker(new URL("./store-worker.ts", import.meta.url), { workerData: settings, name: "store" });
-  const store = new SqliteStore(worker, options.logger);
+  return await attachStore(worker, options.logger);
+}
+
+/** The store over a thread that speaks the worker's protocol. */
+export async function attachStore(worker: Worker, logger: Logger): Promise<Store> {
+  const store = new SqliteStore(worker, logger);
   await store.opened;
   return store;
 }
