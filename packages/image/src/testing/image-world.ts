@@ -1,4 +1,5 @@
 /** A state directory with the two services over the real host, for integration tests; gone when the test ends. */
+import assert from "node:assert/strict";
 import { mkdtemp, readdir, rm } from "node:fs/promises";
 import { homedir, tmpdir } from "node:os";
 import { join } from "node:path";
@@ -87,6 +88,10 @@ export async function createImageWorld(t: TestContext, options: WorldOptions = {
     },
     listState: async () => await listState(stateDir),
   };
+}
+
+export function assertReady(image: ImageView): void {
+  assert.equal(image.state, "ready", image.error?.message ?? "no error");
 }
 
 /** The work directories that are always there do not count. */
