@@ -110,7 +110,10 @@ class QmpConnection implements QmpClient {
     const answer = new Promise<unknown>((resolve, reject) => this.#pending.set(id, { command, resolve, reject }));
     this.#socket.write(`${JSON.stringify({ execute: command, ...(args === undefined ? {} : { arguments: args }), id })}\n`);
     try {
-      return await withDeadline({ clock, timeoutMs: commandTimeoutMs, signal: options.signal, what: `QEMU's answer to ${command}` }, () => answer);
+      return await withDeadline(
+        { clock, timeoutMs: commandTimeoutMs, signal: options.signal, what: `QEMU's answer to ${command}` },
+        () => answer,
+      );
     } catch (error) {
       this.#abandon(id);
       throw error;

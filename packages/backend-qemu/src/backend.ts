@@ -153,8 +153,14 @@ class Backend implements QemuBackend {
   async #describeHost(plan: LaunchPlan, options: CallOptions): Promise<QemuHost> {
     const { path, version } = await this.#binary.find(options);
     const accelerator = await this.#chooseAccelerator(plan, options);
-    const tscKhz = accelerator === "tcg" ? await readTscKhz() : undefined;
+    const tscKhz = accelerator === "tcg" ? await this.#findTscKhz() : undefined;
     return { binary: path, version, accelerator, tscKhz };
+  }
+
+  async #findTscKhz(): Promise<number | undefined> {
+    const { tscKhz } = this.#config;
+    if (tscKhz === "unknown") return undefined;
+    return tscKhz === "host" ? await readTscKhz() : tscKhz;
   }
 
   async #chooseAccelerator(plan: LaunchPlan, options: CallOptions): Promise<"kvm" | "tcg"> {
@@ -275,9 +281,17 @@ async function requireFiles(plan: LaunchPlan, config: QemuConfig): Promise<void>
   const { boot } = plan;
   const files: [string, string | undefined][] = [
     ["the VM's directory", plan.workspace],
-    ...(boot.kind === "kernel" ? ([["the kernel", boot.kernelPath], ["the initrd", boot.initrdPath]] as [string, string | undefined][]) : []),
+    ...(boot.kind === "kernel"
+      ? ([
+          ["the kernel", boot.kernelPath],
+          ["the initrd", boot.initrdPath],
+        ] as [string, string | undefined][])
+      : []),
     ...(boot.kind === "firmware" && boot.firmware === "uefi"
-      ? ([["the UEFI firmware", config.ovmfCode], ["the firmware's variables", boot.varsPath]] as [string, string | undefined][])
+      ? ([
+          ["the UEFI firmware", config.ovmfCode],
+          ["the firmware's variables", boot.varsPath],
+        ] as [string, string | undefined][])
       : []),
     ...plan.disks.flatMap((disk): [string, string][] => [
       [`disk ${disk.serial}`, disk.path],

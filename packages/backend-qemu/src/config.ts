@@ -9,6 +9,8 @@ export interface QemuConfig {
   readonly ovmfCode: string;
   /** CPU model under KVM. */
   readonly kvmCpu: string;
+  /** Frequency of the host's time-stamp counter, `host` to ask the kernel, `unknown` to do without. */
+  readonly tscKhz: number | "host" | "unknown";
   /** Deadline of one control command. */
   readonly commandTimeoutMs: number;
   /** From the start of the process until its control socket answers. */
@@ -26,6 +28,7 @@ const DEFAULTS: QemuConfig = {
   searchPath: ["/usr/local/bin", "/usr/bin", "/bin"],
   ovmfCode: "/usr/share/OVMF/OVMF_CODE_4M.fd",
   kvmCpu: "host",
+  tscKhz: "host",
   commandTimeoutMs: 10_000,
   launchTimeoutMs: 15_000,
   quitTimeoutMs: 5000,

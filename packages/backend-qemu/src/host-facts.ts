@@ -57,7 +57,8 @@ export class QemuBinaryFinder {
 /** `QEMU emulator version 7.2.22 (Debian 1:7.2+dfsg-7+deb12u18)`. */
 export function parseVersion(text: string): { readonly version: QemuVersion; readonly versionText: string } {
   const match = /^QEMU emulator version ((\d+)\.(\d+)(?:\.\d+)?)/m.exec(text);
-  if (match === null) throw new PlatformError("HOST_TOOL_FAILED", "QEMU does not say its version", { details: { output: text.slice(0, 200) } });
+  if (match === null)
+    throw new PlatformError("HOST_TOOL_FAILED", "QEMU does not say its version", { details: { output: text.slice(0, 200) } });
   const [, versionText = "", major, minor] = match;
   const version = { major: Number(major), minor: Number(minor) };
   if (version.major < MIN_MAJOR) {

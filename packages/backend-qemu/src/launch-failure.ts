@@ -24,7 +24,10 @@ export async function readDiagnostics(path: string, clock: Clock): Promise<reado
 
 export function parseDiagnostics(text: string): readonly string[] {
   const lines = text.split("\n").map((line) => line.replace(/^qemu-system-[a-z0-9_]+: /, "").trim());
-  return lines.filter((line) => line !== "").slice(-MAX_LINES).map((line) => line.slice(0, MAX_LINE_LENGTH));
+  return lines
+    .filter((line) => line !== "")
+    .slice(-MAX_LINES)
+    .map((line) => line.slice(0, MAX_LINE_LENGTH));
 }
 
 export function describeEarlyEnd(plan: LaunchPlan, exit: ProcessExit, lines: readonly string[]): PlatformError {

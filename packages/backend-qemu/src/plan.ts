@@ -115,9 +115,13 @@ function requireSocketPath(plan: LaunchPlan): void {
   const longest = Math.max(QMP_SOCKET.length, plan.agent ? AGENT_SOCKET.length : 0);
   const room = MAX_SOCKET_PATH_BYTES - longest - 1;
   if (Buffer.byteLength(plan.workspace) <= room) return;
-  throw new PlatformError("STATE_DIR_UNUSABLE", `Cannot launch ${plan.vmId}: the VM's directory has a path longer than ${room} bytes, too long for sockets`, {
-    details: { workspace: plan.workspace },
-  });
+  throw new PlatformError(
+    "STATE_DIR_UNUSABLE",
+    `Cannot launch ${plan.vmId}: the VM's directory has a path longer than ${room} bytes, too long for sockets`,
+    {
+      details: { workspace: plan.workspace },
+    },
+  );
 }
 
 function requireBoot(boot: BootPlan): void {
@@ -128,7 +132,8 @@ function requireBoot(boot: BootPlan): void {
       if (/[\0\n]/.test(boot.cmdline)) throw invalidField("boot.cmdline", "must be one line");
       return;
     case "firmware":
-      if (boot.firmware === "uefi" && boot.varsPath === undefined) throw invalidField("boot.varsPath", "uefi needs a file for its variables");
+      if (boot.firmware === "uefi" && boot.varsPath === undefined)
+        throw invalidField("boot.varsPath", "uefi needs a file for its variables");
       if (boot.varsPath !== undefined) requirePath("boot.varsPath", boot.varsPath);
       return;
   }
@@ -195,7 +200,9 @@ function machineArguments(plan: LaunchPlan, { host, machine, config }: Context):
   return [
     ...["-machine", `${machine},${options}${flash}`],
     ...(flash === "" ? [] : firmwareArguments(config.ovmfCode, plan.boot)),
-    ...(host.accelerator === "kvm" ? ["-accel", "kvm", "-cpu", config.kvmCpu] : ["-accel", `tcg,thread=multi,tb-size=${TCG_CODE_MIB}`, "-cpu", "max"]),
+    ...(host.accelerator === "kvm"
+      ? ["-accel", "kvm", "-cpu", config.kvmCpu]
+      : ["-accel", `tcg,thread=multi,tb-size=${TCG_CODE_MIB}`, "-cpu", "max"]),
   ];
 }
 
@@ -282,7 +289,9 @@ function computeMounts(plan: LaunchPlan, host: QemuHost, config: QemuConfig): Mo
     [...paths].filter((path) => !isInside(path, plan.workspace) && !config.systemFolders.some((folder) => isInside(path, folder)));
   return [
     ...config.systemFolders.map((path) => ({ kind: "bind" as const, source: path, target: path, readonly: true, optional: true })),
-    ...(plan.network.mode === "user" ? [{ kind: "bind" as const, source: "/etc/resolv.conf", target: "/etc/resolv.conf", readonly: true, optional: true }] : []),
+    ...(plan.network.mode === "user"
+      ? [{ kind: "bind" as const, source: "/etc/resolv.conf", target: "/etc/resolv.conf", readonly: true, optional: true }]
+      : []),
     ...outside(readonly).map((path) => ({ kind: "bind" as const, source: path, target: path, readonly: true })),
     { kind: "bind" as const, source: plan.workspace, target: plan.workspace },
     ...outside(writable).map((path) => ({ kind: "bind" as const, source: path, target: path })),

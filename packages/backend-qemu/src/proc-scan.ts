@@ -47,10 +47,14 @@ export interface ProcessStat {
 /** proc_pid_stat(5): the name in parentheses may hold anything, so fields are counted from the last one. */
 export function parseProcessStat(text: string): ProcessStat | undefined {
   const end = text.lastIndexOf(")");
-  const fields = text.slice(end + 2).trim().split(" ");
+  const fields = text
+    .slice(end + 2)
+    .trim()
+    .split(" ");
   const [state] = fields;
   const [userTicks, systemTicks, startTimeTicks] = [fields[11], fields[12], fields[19]].map(Number);
-  if (end < 0 || state === undefined || userTicks === undefined || systemTicks === undefined || startTimeTicks === undefined) return undefined;
+  if (end < 0 || state === undefined || userTicks === undefined || systemTicks === undefined || startTimeTicks === undefined)
+    return undefined;
   if (!Number.isSafeInteger(userTicks + systemTicks + startTimeTicks)) return undefined;
   return { state, cpuTicks: userTicks + systemTicks, startTimeTicks };
 }

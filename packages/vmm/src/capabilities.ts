@@ -15,5 +15,10 @@ export interface BackendCapabilities {
 }
 
 export type BackendProbe =
-  | { readonly usable: true; readonly version: string; readonly accelerator: "kvm" | "tcg"; /** Why `auto` did not choose kvm, if so. */ readonly note?: string | undefined }
+  | {
+      readonly usable: true;
+      readonly version: string;
+      readonly accelerator: "kvm" | "tcg";
+      /** Why `auto` did not choose kvm, if so. */ readonly note?: string | undefined;
+    }
   | { readonly usable: false; readonly reason: string; readonly advice?: string | undefined };

@@ -21,8 +21,17 @@ export interface LaunchPlan {
 }
 
 export type BootPlan =
-  | { readonly kind: "kernel"; readonly kernelPath: string; readonly initrdPath?: string | undefined; /** Without console and root arguments the backend adds. */ readonly cmdline: string }
-  | { readonly kind: "firmware"; readonly firmware: "uefi" | "bios"; /** Writable copy of the variables, for uefi. */ readonly varsPath?: string | undefined };
+  | {
+      readonly kind: "kernel";
+      readonly kernelPath: string;
+      readonly initrdPath?: string | undefined;
+      /** Without console and root arguments the backend adds. */ readonly cmdline: string;
+    }
+  | {
+      readonly kind: "firmware";
+      readonly firmware: "uefi" | "bios";
+      /** Writable copy of the variables, for uefi. */ readonly varsPath?: string | undefined;
+    };
 
 export interface DiskPlan {
   /** Serial number the guest sees: `fluxvm-root`, `fluxvm-config`, `fluxvm-seed`. */
@@ -41,7 +50,12 @@ export type NetworkPlan =
   | {
       readonly mode: "user";
       readonly mac: string;
-      readonly forwards: readonly { readonly protocol: "tcp" | "udp"; readonly hostAddress: string; readonly hostPort: number; readonly guestPort: number }[];
+      readonly forwards: readonly {
+        readonly protocol: "tcp" | "udp";
+        readonly hostAddress: string;
+        readonly hostPort: number;
+        readonly guestPort: number;
+      }[];
     };
 
 export interface ResourceLimits {

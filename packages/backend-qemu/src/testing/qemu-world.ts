@@ -15,6 +15,8 @@ export interface QemuWorldOptions {
   readonly accelerator: "tcg" | "kvm";
   readonly config?: QemuConfigInput | undefined;
   readonly logger?: Logger | undefined;
+  /** Another world's instance and folder, whose process has died. */
+  readonly takeOver?: { readonly instanceId: string; readonly folder: string } | undefined;
 }
 
 const GUEST_MEMORY_MIB = 64;
@@ -24,8 +26,10 @@ const UID_COUNT = 50_000;
 
 export async function createQemuWorld(options: QemuWorldOptions): Promise<QemuWorld> {
   const logger = options.logger ?? createNullLogger();
-  const instanceId = newId("inst", systemRandom);
-  const folder = await mkdtemp("/tmp/fluxvm-qemu-");
+  const { instanceId, folder } = options.takeOver ?? {
+    instanceId: newId("inst", systemRandom),
+    folder: await mkdtemp("/tmp/fluxvm-qemu-"),
+  };
   await chmod(folder, 0o711); // VMs pass through to their own directory
   const helper = await startHostHelper({ binaryPath: findNativeBinary("fluxvm-host-helper"), logger, clock: systemClock });
   const cgroups = await openVmCgroups({ instanceId, helper });
@@ -53,6 +57,7 @@ export class QemuWorld implements ConformanceWorld {
     this.#parts = parts;
     this.instanceId = parts.instanceId;
     this.folder = parts.folder;
+    this.#instances.add(parts.instanceId);
     this.helper = parts.helper;
     this.#backend = this.createBackend();
   }
@@ -104,7 +109,11 @@ export class QemuWorld implements ConformanceWorld {
   }
 
   async brokenPlans(): Promise<readonly BrokenPlan[]> {
-    const bad = async (what: string, code: string, change: (plan: LaunchPlan) => LaunchPlan | Promise<LaunchPlan>): Promise<BrokenPlan> => ({
+    const bad = async (
+      what: string,
+      code: string,
+      change: (plan: LaunchPlan) => LaunchPlan | Promise<LaunchPlan>,
+    ): Promise<BrokenPlan> => ({
       what,
       code,
       plan: await change(await this.plan({ kind: "idle" })),
@@ -117,7 +126,10 @@ export class QemuWorld implements ConformanceWorld {
     const mac = "52:54:00:00:00:01";
     const forward = { protocol: "tcp" as const, hostAddress: "127.0.0.1", hostPort, guestPort: 80 };
     return [
-      await bad("a kernel that is not there", "VM_LAUNCH_FAILED", (p) => ({ ...p, boot: { kind: "kernel", kernelPath: `${p.workspace}/none`, cmdline: "" } })),
+      await bad("a kernel that is not there", "VM_LAUNCH_FAILED", (p) => ({
+        ...p,
+        boot: { kind: "kernel", kernelPath: `${p.workspace}/none`, cmdline: "" },
+      })),
       await bad("a kernel that is none", "VM_LAUNCH_FAILED", async (p) => {
         const kernelPath = join(p.workspace, "junk");
         await writeFile(kernelPath, "not a kernel\n".repeat(1000));

@@ -101,7 +101,10 @@ export const ADOPTION_CASES: readonly ConformanceCase[] = [
       const expected = [a, b].map(({ plan, vm }) => ({ vmId: plan.vmId, pid: vm.record.pid, startTimeTicks: vm.record.startTimeTicks }));
       const byPid = (x: { readonly pid: number }, y: { readonly pid: number }): number => x.pid - y.pid;
       assert.deepEqual(found.toSorted(byPid), expected.toSorted(byPid));
-      assert.deepEqual((await world.backend.list(other.plan.instanceId, call())).map((f) => f.vmId), [other.plan.vmId]);
+      assert.deepEqual(
+        (await world.backend.list(other.plan.instanceId, call())).map((f) => f.vmId),
+        [other.plan.vmId],
+      );
       assert.deepEqual(await world.backend.list("inst-nobody", call()), []);
     },
   },
@@ -117,7 +120,10 @@ export const ADOPTION_CASES: readonly ConformanceCase[] = [
       assert.equal(world.isAlive(a.vm.record.pid), false);
       assert.ok(world.isAlive(b.vm.record.pid));
       await backend.destroyFound(found, call());
-      assert.deepEqual((await backend.list(a.plan.instanceId, call())).map((f) => f.vmId), [b.plan.vmId]);
+      assert.deepEqual(
+        (await backend.list(a.plan.instanceId, call())).map((f) => f.vmId),
+        [b.plan.vmId],
+      );
     },
   },
 ];

@@ -19,7 +19,11 @@ export async function start(
 }
 
 /** Runs a guest that ends by itself and checks the reason and that nothing is left. */
-async function expectEnd(world: ConformanceWorld, how: "poweroff" | "reset" | "crash" | "panic", reasons: readonly VmExit["reason"][]): Promise<void> {
+async function expectEnd(
+  world: ConformanceWorld,
+  how: "poweroff" | "reset" | "crash" | "panic",
+  reasons: readonly VmExit["reason"][],
+): Promise<void> {
   const { plan, vm } = await start(world, { kind: "end", how, afterMs: 0 });
   const exit = await settled("the end of the guest", vm.exited);
   assert.ok(reasons.includes(exit.reason), `${exit.reason} is none of ${reasons.join(", ")}`);

@@ -22,7 +22,9 @@ export async function waitForConsole(world: ConformanceWorld, plan: LaunchPlan, 
 export async function settled<T>(what: string, promise: Promise<T>): Promise<T> {
   const timer = new AbortController();
   try {
-    const late = sleep(PATIENCE_MS, undefined, { signal: timer.signal }).then(() => assert.fail(`did not settle in ${PATIENCE_MS} ms: ${what}`));
+    const late = sleep(PATIENCE_MS, undefined, { signal: timer.signal }).then(() =>
+      assert.fail(`did not settle in ${PATIENCE_MS} ms: ${what}`),
+    );
     late.catch(() => undefined); // aborted when the promise settles in time
     return await Promise.race([promise, late]);
   } finally {
