@@ -30,7 +30,8 @@ export interface GuestLinkOptions {
 const DEFAULT_PING_AFTER_MS = 10_000;
 const DEFAULT_PING_TIMEOUT_MS = 10_000;
 /** While the guest boots, finding it early matters more than a few failed dials. */
-const BACKOFF = { firstDelayMs: 20, maxDelayMs: 250 };
+const BOOT_BACKOFF = { firstDelayMs: 20, maxDelayMs: 100 };
+const LOST_BACKOFF = { firstDelayMs: 20, maxDelayMs: 1000 };
 
 /** Errors that trying again does not cure. */
 const FINAL_CODES: ReadonlySet<string> = new Set(["AGENT_AUTH_FAILED", "HOST_CAPABILITY_MISSING"]);
@@ -112,7 +113,7 @@ export class GuestLink {
         if (FINAL_CODES.has(this.#lastError.code)) break;
       }
       if (signal.aborted) break;
-      const delayMs = computeBackoffMs(attempt, { ...BACKOFF, random: this.#options.random });
+      const delayMs = computeBackoffMs(attempt, { ...(this.#state === "connecting" ? BOOT_BACKOFF : LOST_BACKOFF), random: this.#options.random });
       await this.#options.clock.sleep(Math.max(delayMs, 5), { signal }).catch(() => undefined); // an abort ends the loop above
     }
     this.#end();

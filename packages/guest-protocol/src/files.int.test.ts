@@ -152,6 +152,28 @@ test("a full file system is told as such, and the part is gone", async () => {
   }
 });
 
+test("a frozen file system stops writers, never the agent", async () => {
+  const home = await mkdtemp(join(dir, "frozen-"));
+  const disk = join(dir, "frozen.img");
+  assert.equal(await collect(["sh", "-c", `truncate -s 16M ${disk} && mke2fs -q -F -t ext4 ${disk} && mount -o loop ${disk} ${home}`]), 0);
+  try {
+    await client.files.write(join(home, "before"), [Buffer.from("1")], {}, call);
+    await client.freeze(home, call);
+    await assert.rejects(client.files.write(join(home, "during"), [Buffer.from("2")], {}, call), { code: "GUEST_FILE_DENIED", message: /frozen/ });
+    await assert.rejects(client.files.remove(join(home, "before"), {}, call), { code: "GUEST_FILE_DENIED" });
+    assert.equal((await readAll(join(home, "before"))).toString(), "1");
+    await assert.rejects(client.freeze(home, call), /./);
+    await assert.rejects(client.files.remove(join(home, "before"), {}, call), { code: "GUEST_FILE_DENIED" });
+    await client.thaw(home, call);
+    await client.files.write(join(home, "after"), [Buffer.from("3")], {}, call);
+    await assert.rejects(client.thaw(home, call), /./);
+    assert.equal(await readFile(join(home, "after"), "utf8"), "3");
+  } finally {
+    await client.thaw(home, call).catch(() => undefined); // it is thawed when all went well
+    await collect(["umount", home]);
+  }
+});
+
 async function collect(argv: readonly string[]): Promise<number | undefined> {
   const execId = `exec-${randomBytes(8).toString("hex")}`;
   await client.exec.start({ execId, argv }, call);

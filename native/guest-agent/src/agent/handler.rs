@@ -1,5 +1,6 @@
 //! What is going on for one open stream. `pump` is called whenever something may have moved and never waits.
 
+use alloc::string::String;
 use alloc::vec::Vec;
 
 use guest_agent::failure::Failure;
@@ -41,6 +42,7 @@ pub enum Handler {
         exec: u32,
     },
     Job(Job),
+    Freezing(Freezing),
     Reading(Reading),
     Writing(Writing),
     Listing(Listing),
@@ -52,6 +54,7 @@ impl Handler {
     pub fn descriptor(&self) -> Option<Fd> {
         match self {
             Handler::Job(job) => Some(job.pipe.raw()),
+            Handler::Freezing(freezing) => Some(freezing.job.pipe.raw()),
             Handler::Writing(writing) => writing.job_pipe().map(|pipe| pipe.raw()),
             Handler::Watching(watching) => Some(watching.fd.raw()),
             _ => None,
@@ -78,16 +81,48 @@ impl Handler {
                 Some(_) => Outcome::Idle,
                 None => Outcome::Fail(ops::exec_gone()),
             },
-            Handler::Job(job) => match job.poll() {
-                None => Outcome::Idle,
-                Some(Ok(json)) => Outcome::Reply(json),
-                Some(Err(failure)) => Outcome::Fail(failure),
-            },
+            Handler::Job(job) => pump_job(job),
+            Handler::Freezing(freezing) => freezing.pump(core),
             Handler::Reading(reading) => reading.pump(stream, &mut core.scratch),
+            // Writing to a frozen file system would stop the whole agent, which alone can thaw it.
+            Handler::Writing(_) if !core.frozen.is_empty() => Outcome::Idle,
             Handler::Writing(writing) => writing.pump(stream),
             Handler::Listing(listing) => listing.pump(stream, &mut core.scratch),
             Handler::Watching(watching) => watching.pump(stream, &mut core.scratch),
         }
+    }
+}
+
+fn pump_job(job: &mut Job) -> Outcome {
+    match job.poll() {
+        None => Outcome::Idle,
+        Some(Ok(json)) => Outcome::Reply(json),
+        Some(Err(failure)) => Outcome::Fail(failure),
+    }
+}
+
+/// A file system being frozen or thawed. Counted as frozen from the request on, until thawing has succeeded.
+pub struct Freezing {
+    pub job: Job,
+    pub path: String,
+    pub freezes: bool,
+    /// It was not frozen before.
+    pub is_new: bool,
+}
+
+impl Freezing {
+    fn pump(&mut self, core: &mut Core) -> Outcome {
+        let outcome = pump_job(&mut self.job);
+        let over = match &outcome {
+            Outcome::Reply(json) if json.starts_with(b"{\"error\"") => self.is_new,
+            Outcome::Reply(_) => !self.freezes,
+            Outcome::Fail(_) => self.is_new,
+            _ => false,
+        };
+        if over {
+            core.frozen.retain(|path| *path != self.path);
+        }
+        outcome
     }
 }
 

@@ -73,6 +73,8 @@ pub struct Core {
     is_init: bool,
     /// Why the image's program could not be started.
     pub workload_error: Option<String>,
+    /// Paths whose file systems the host had frozen.
+    pub frozen: Vec<String>,
     retained_bound: usize,
 }
 
@@ -95,6 +97,7 @@ impl Core {
             boot_id: String::from_utf8_lossy(&boot_id).trim().to_string(),
             is_init,
             workload_error: None,
+            frozen: Vec::new(),
             retained_bound: MAX_RETAINED_BYTES.min(sys::memory_bytes() / 16),
         };
         if let Some(fd) = &core.console.fd {

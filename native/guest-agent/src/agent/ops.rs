@@ -9,7 +9,7 @@ use guest_agent::json::{self, Value};
 use guest_agent::mux::Stream;
 use guest_agent::{hex, object, signals};
 
-use crate::agent::handler::{Handler, Outcome};
+use crate::agent::handler::{Freezing, Handler, Outcome};
 use crate::agent::spawn::Command;
 use crate::agent::{Core, StopRequest, files, job};
 use crate::sys;
@@ -32,7 +32,9 @@ fn reply(value: Value) -> Result<Outcome, Failure> {
 }
 
 fn run(core: &mut Core, stream: &mut Stream, who: (u32, u32), request: &Value) -> Result<Outcome, Failure> {
-    match request.text("op")? {
+    let op = request.text("op")?;
+    refuse_if_frozen(core, op)?;
+    match op {
         "ping" => reply(object! { "uptimeMs": core.now_ms, "wallMs": sys::clock_ms(sys::CLOCK_REALTIME) }),
         "info" => reply(core.info()),
         "exec.start" => start(core, stream, who, request),
@@ -62,8 +64,8 @@ fn run(core: &mut Core, stream: &mut Stream, who: (u32, u32), request: &Value) -
             Some(job) => Ok(Outcome::Become(Handler::Job(job))),
         },
         "df" => reply(files::usage(request)?),
-        "fs.freeze" => freeze(request, true),
-        "fs.thaw" => freeze(request, false),
+        "fs.freeze" => freeze(core, request, true),
+        "fs.thaw" => freeze(core, request, false),
         "clock.set" => {
             request.only(&["op", "wallMs"])?;
             sys::clock_set_ms(request.u64("wallMs")?).map_err(|e| system("set the clock", e))?;
@@ -176,14 +178,28 @@ fn remove(core: &mut Core, request: &Value) -> Result<Outcome, Failure> {
     reply(object! {})
 }
 
-fn freeze(request: &Value, frozen: bool) -> Result<Outcome, Failure> {
+fn freeze(core: &mut Core, request: &Value, freezes: bool) -> Result<Outcome, Failure> {
     request.only(&["op", "path"])?;
     let path = files::path_of(request, "path")?.to_string();
+    let target = path.clone();
     let job = job::spawn(None, move |_| {
-        sys::freeze(path.as_bytes(), frozen).map_err(|e| system(if frozen { "freeze the file system" } else { "thaw the file system" }, e))?;
+        sys::freeze(target.as_bytes(), freezes).map_err(|e| system(if freezes { "freeze the file system" } else { "thaw the file system" }, e))?;
         Ok(object! {})
     })?;
-    Ok(Outcome::Become(Handler::Job(job)))
+    let is_new = freezes && !core.frozen.contains(&path);
+    if is_new {
+        core.frozen.push(path.clone());
+    }
+    Ok(Outcome::Become(Handler::Freezing(Freezing { job, path, freezes, is_new })))
+}
+
+/// What writes to files waits until they are thawed: the agent must never be stopped by what it alone can undo.
+fn refuse_if_frozen(core: &Core, op: &str) -> Result<(), Failure> {
+    let writes = matches!(op, "file.write" | "file.mkdir" | "file.rename" | "file.remove" | "identity.reset");
+    match core.frozen.first().filter(|_| writes) {
+        Some(path) => Err(Failure::new("GUEST_FILE_DENIED", alloc::format!("Cannot change files: the file system of {path} is frozen"))),
+        None => Ok(()),
+    }
 }
 
 fn reset_identity(core: &mut Core, request: &Value) -> Result<Outcome, Failure> {
