@@ -1,7 +1,10 @@
 import assert from "node:assert/strict";
+import { mkdtemp, rm, symlink, writeFile } from "node:fs/promises";
+import { join } from "node:path";
 import { test } from "node:test";
+import { systemClock } from "@fluxvm/host";
 import type { LaunchPlan } from "@fluxvm/vmm";
-import { describeEarlyEnd, parseDiagnostics } from "./launch-failure.ts";
+import { describeEarlyEnd, parseDiagnostics, readDiagnostics } from "./launch-failure.ts";
 import { parseProcessStat } from "./proc-scan.ts";
 
 const PLAN = { vmId: "vm-1", workspace: "/state/vms/vm-1" } as LaunchPlan; // only these are read
@@ -29,6 +32,19 @@ test("the message names files, not the host's folders", () => {
 
 test("a QEMU that died without a word", () => {
   assert.match(describeEarlyEnd(PLAN, { signal: "SIGSYS" }, []).message, /SIGSYS.*wrote nothing/);
+});
+
+test("the log is read, a link in its place is not", async () => {
+  const folder = await mkdtemp("/tmp/fluxvm-log-");
+  try {
+    await writeFile(join(folder, "secret"), "root:x\n");
+    await writeFile(join(folder, "qemu.log"), "qemu-system-x86_64: no\n");
+    await symlink(join(folder, "secret"), join(folder, "link"));
+    assert.deepEqual(await readDiagnostics(join(folder, "qemu.log"), systemClock), ["no"]);
+    assert.deepEqual(await readDiagnostics(join(folder, "link"), systemClock), []);
+  } finally {
+    await rm(folder, { recursive: true });
+  }
 });
 
 test("a process's name may hold anything", () => {

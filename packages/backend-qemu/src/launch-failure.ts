@@ -1,10 +1,12 @@
 /** Why a QEMU that ended before it was ready did so, in words for the user. */
-import { readFile } from "node:fs/promises";
+import { constants } from "node:fs";
+import { open } from "node:fs/promises";
 import { PlatformError, type Clock } from "@fluxvm/core";
 import type { ProcessExit } from "@fluxvm/host";
 import type { LaunchPlan } from "@fluxvm/vmm";
 
 const MAX_LINES = 5;
+const MAX_LOG_BYTES = 65_536;
 const MAX_LINE_LENGTH = 300;
 /** The log's writer is a process of its own and may be a little behind. */
 const LOG_ATTEMPTS = 10;
@@ -14,12 +16,27 @@ const LOG_WAIT_MS = 20;
 export async function readDiagnostics(path: string, clock: Clock): Promise<readonly string[]> {
   let last = "";
   for (let attempt = 0; attempt < LOG_ATTEMPTS; attempt += 1) {
-    const text = await readFile(path, "utf8").catch(() => "");
+    const text = await readLog(path);
     if (text !== "" && text === last) break;
     last = text;
     await clock.sleep(LOG_WAIT_MS);
   }
   return parseDiagnostics(last);
+}
+
+/** The file lies where an earlier QEMU of this VM could write, so a link or a pipe in its place is not followed. */
+async function readLog(path: string): Promise<string> {
+  try {
+    const file = await open(path, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK);
+    try {
+      const { buffer, bytesRead } = await file.read({ buffer: Buffer.alloc(MAX_LOG_BYTES), position: 0 });
+      return buffer.subarray(0, bytesRead).toString("utf8");
+    } finally {
+      await file.close();
+    }
+  } catch {
+    return ""; // nothing was written
+  }
 }
 
 export function parseDiagnostics(text: string): readonly string[] {

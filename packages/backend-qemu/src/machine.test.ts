@@ -1,6 +1,6 @@
 /** One machine over a simulated QEMU and a fake process: ends, losses and races that the real one shows rarely. */
 import assert from "node:assert/strict";
-import { mkdtemp, rm } from "node:fs/promises";
+import { mkdtemp, rm, symlink } from "node:fs/promises";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { isPlatformError, type ErrorCode } from "@fluxvm/core";
@@ -157,6 +157,16 @@ test("an unknown run state is an error, not a guess", async () => {
   simulator.status = "levitating";
   await assert.rejects(machine.status(call()), hasCode("BACKEND_PROTOCOL"));
   await machine.kill(call());
+});
+
+test("a link in the control socket's place is not followed", async () => {
+  const [a, b] = [await setUp(), await setUp()];
+  const path = String(a.machine.record.data["qmp"]);
+  await rm(path);
+  await symlink(String(b.machine.record.data["qmp"]), path);
+  await assert.rejects(a.machine.status(call()), hasCode("BACKEND_PROTOCOL"));
+  assert.equal(b.simulator.greeted, 0);
+  await a.machine.kill(call());
 });
 
 test("a release that fails does not keep the end from being told", async () => {

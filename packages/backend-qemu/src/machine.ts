@@ -9,6 +9,7 @@
  * lost, a loop makes a new one and reads the status, so no end is missed. What the guest did first is why it ended.
  * Called by the VM's driver, which guarantees order; never checks the VM's state.
  */
+import { lstat } from "node:fs/promises";
 import { abortable, isPlatformError, PlatformError, withDeadline, type CallOptions, type Clock } from "@fluxvm/core";
 import type { HostProcess } from "@fluxvm/host";
 import type { Logger } from "@fluxvm/telemetry";
@@ -189,6 +190,7 @@ export class QemuMachine implements VmProcess {
 
   async #openConnection(): Promise<QmpClient> {
     const { qmpPath, clock, config } = this.#options;
+    await requireSocket(qmpPath);
     const client = await connectQmp(
       {
         path: qmpPath,
@@ -257,6 +259,14 @@ export class QemuMachine implements VmProcess {
   #exitedError(cause?: unknown): PlatformError {
     return new PlatformError("VM_EXITED", `${this.#options.vmId} has ended`, cause === undefined ? {} : { cause });
   }
+}
+
+/**
+ * The socket lies where QEMU can write. One that was broken out of must not lead the daemon to another VM's socket.
+ * @throws `ENOENT`, PlatformError `BACKEND_PROTOCOL`.
+ */
+async function requireSocket(path: string): Promise<void> {
+  if (!(await lstat(path)).isSocket()) throw new PlatformError("BACKEND_PROTOCOL", "QEMU's control socket is not a socket");
 }
 
 function unsupported(what: string): PlatformError {
