@@ -24,7 +24,7 @@ export { chooseBackend, type BackendCandidate, type BackendNeeds } from "./choos
 export { createVm, type NewVm } from "./create-vm.ts";
 export { Slots } from "./slots.ts";
 export { describeState, getProcessRecord, toVisiblePhase } from "./state-view.ts";
-export { VmDriver, type VmChange, type VmSnapshot } from "./vm-driver.ts";
+export { VmDriver, type RecordChange, type VmSnapshot } from "./vm-driver.ts";
 export { DONE, judgeCreate, PENDING, type Judge, type Verdict } from "./waiters.ts";
 export type { BootSpec, VmRecord, VmSpec } from "./vm-record.ts";
 export type { DeleteReason, VmPhase, VmRequest, VmState } from "./vm-state.ts";

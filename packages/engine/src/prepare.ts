@@ -11,6 +11,7 @@ import type { BootPlan, DiskPlan, LaunchPlan, VmProcess } from "@fluxvm/vmm";
 import { computeGuestConfig } from "./guest-config.ts";
 import { computeBootPlan, computeLaunchPlan, joinPath } from "./launch-plan.ts";
 import { VM_FILES, type EnginePorts } from "./ports.ts";
+import { settleAll } from "./settle-all.ts";
 import { CLEANUP_TIMEOUT_MS, endProcesses } from "./teardown.ts";
 import type { VmRecord } from "./vm-record.ts";
 
@@ -57,13 +58,13 @@ async function holdResources(requested: Requested, ports: EnginePorts, scope: Sc
   if (!isNew) await endProcesses(id, undefined, ports, { signal });
   if (isNew) addRelease(scope, ports.clock, "workspace", async (fresh) => await ports.workspaces.remove(id, { signal: fresh }));
   const { path: workspace } = await ports.workspaces.ensure(id, owner, { signal });
-  const { disks, rootDisk } = await makeDisks(record, workspace, ports, signal);
-  const boot = await makeBootPlan(record, workspace, ports, signal);
-  if (spec.network.mode === "user") {
-    if (isNew)
-      addRelease(scope, ports.clock, "egress", async (fresh) => await ports.egress.remove({ vmId: id, uid: owner.uid }, { signal: fresh }));
-    await ports.egress.ensure({ vmId: id, uid: owner.uid, allowCidrs: spec.network.allow_cidrs ?? [] }, { signal });
-  }
+  if (isNew && spec.network.mode === "user")
+    addRelease(scope, ports.clock, "egress", async (fresh) => await ports.egress.remove({ vmId: id, uid: owner.uid }, { signal: fresh }));
+  const [{ disks, rootDisk }, boot] = await settleAll<[MadeDisks, BootPlan, void]>([
+    makeDisks(record, workspace, ports, signal),
+    makeBootPlan(record, workspace, ports, signal),
+    openNetwork(record, ports, signal),
+  ]);
   const plan = computeLaunchPlan(record, {
     instanceId: ports.host.instanceId,
     workspace,
@@ -86,31 +87,52 @@ async function launch(held: ResourcesHeld, ports: EnginePorts, scope: Scope, sig
   return { phase: "launched", process, rootDisk };
 }
 
+interface MadeDisks {
+  readonly disks: readonly DiskPlan[];
+  readonly rootDisk: DiskPlan | undefined;
+}
+
 /** The root disk is made once and kept; the small ones are written for each start. */
-async function makeDisks(
+async function makeDisks(record: VmRecord, workspace: string, ports: EnginePorts, signal: AbortSignal): Promise<MadeDisks> {
+  const [rootDisk, config, seed] = await settleAll<[DiskPlan | undefined, DiskPlan | undefined, DiskPlan | undefined]>([
+    makeRootDisk(record, workspace, ports, signal),
+    writeConfigDisk(record, workspace, ports, signal),
+    writeSeed(record, workspace, ports, signal),
+  ]);
+  const bootable = record.spec.boot.kind === "firmware";
+  const root = rootDisk === undefined ? undefined : { ...rootDisk, bootable };
+  return { disks: [root, config, seed].filter((disk) => disk !== undefined), rootDisk };
+}
+
+async function makeRootDisk(record: VmRecord, workspace: string, ports: EnginePorts, signal: AbortSignal): Promise<DiskPlan | undefined> {
+  const { owner, rootDisk, spec } = record;
+  if (rootDisk !== undefined || spec.image === undefined || spec.diskBytes === undefined) return rootDisk;
+  const request = { imageId: spec.image.id, path: joinPath(workspace, VM_FILES.root), sizeBytes: spec.diskBytes, owner };
+  return await ports.disks.createRoot(request, { signal });
+}
+
+async function writeConfigDisk(
   record: VmRecord,
   workspace: string,
   ports: EnginePorts,
   signal: AbortSignal,
-): Promise<{ readonly disks: readonly DiskPlan[]; readonly rootDisk: DiskPlan | undefined }> {
+): Promise<DiskPlan | undefined> {
+  if (!record.spec.configDisk) return undefined;
+  const config = computeGuestConfig(record, { wallMs: ports.clock.wallMs(), entropy: ports.random.bytes(ENTROPY_BYTES) });
+  return await ports.disks.writeConfigDisk({ path: joinPath(workspace, VM_FILES.config), config, owner: record.owner }, { signal });
+}
+
+async function writeSeed(record: VmRecord, workspace: string, ports: EnginePorts, signal: AbortSignal): Promise<DiskPlan | undefined> {
+  const { id, mac, owner, spec } = record;
+  if (spec.cloudInit === undefined) return undefined;
+  const seed = { instanceId: id, hostname: spec.hostname, cloudInit: spec.cloudInit, mac };
+  return await ports.disks.writeSeed({ path: joinPath(workspace, VM_FILES.seed), seed, owner }, { signal });
+}
+
+async function openNetwork(record: VmRecord, ports: EnginePorts, signal: AbortSignal): Promise<void> {
   const { id, owner, spec } = record;
-  const { disks: maker } = ports;
-  const disks: DiskPlan[] = [];
-  let { rootDisk } = record;
-  if (spec.image !== undefined && spec.diskBytes !== undefined) {
-    const request = { imageId: spec.image.id, path: joinPath(workspace, VM_FILES.root), sizeBytes: spec.diskBytes, owner };
-    rootDisk ??= await maker.createRoot(request, { signal });
-    disks.push({ ...rootDisk, bootable: spec.boot.kind === "firmware" });
-  }
-  if (spec.configDisk) {
-    const config = computeGuestConfig(record, { wallMs: ports.clock.wallMs(), entropy: ports.random.bytes(ENTROPY_BYTES) });
-    disks.push(await maker.writeConfigDisk({ path: joinPath(workspace, VM_FILES.config), config, owner }, { signal }));
-  }
-  if (spec.cloudInit !== undefined) {
-    const seed = { instanceId: id, hostname: spec.hostname, cloudInit: spec.cloudInit, mac: record.mac };
-    disks.push(await maker.writeSeed({ path: joinPath(workspace, VM_FILES.seed), seed, owner }, { signal }));
-  }
-  return { disks, rootDisk };
+  if (spec.network.mode !== "user") return;
+  await ports.egress.ensure({ vmId: id, uid: owner.uid, allowCidrs: spec.network.allow_cidrs ?? [] }, { signal });
 }
 
 async function makeBootPlan(record: VmRecord, workspace: string, ports: EnginePorts, signal: AbortSignal): Promise<BootPlan> {

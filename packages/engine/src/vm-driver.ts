@@ -44,11 +44,11 @@ export interface VmSnapshot {
 }
 
 /** What may change of a record while its VM lives; `deadline: undefined` removes it. Pure; runs in the driver's own turn. @throws PlatformError to refuse. */
-export type VmChange = (record: VmRecord) => Partial<Pick<VmRecord, "name" | "labels" | "deadline">>;
+export type RecordChange = (record: VmRecord) => Partial<Pick<VmRecord, "name" | "labels" | "deadline">>;
 
 type Message =
   | { readonly kind: "request"; readonly request: VmRequest; settle(waiting: Promise<VmSnapshot>): void; reject(error: unknown): void }
-  | { readonly kind: "patch"; readonly change: VmChange; resolve(snapshot: VmSnapshot): void; reject(error: unknown): void }
+  | { readonly kind: "patch"; readonly change: RecordChange; resolve(snapshot: VmSnapshot): void; reject(error: unknown): void }
   | { readonly kind: "outcome"; readonly effectId: number; readonly result: EffectResult }
   | { readonly kind: "exited"; readonly process: VmProcess; readonly event: VmEvent & { readonly kind: "ended" } }
   | { readonly kind: "expire" }
@@ -128,7 +128,7 @@ export class VmDriver {
   }
 
   /** Resolves when the change is on disk. */
-  async patch(change: VmChange): Promise<VmSnapshot> {
+  async patch(change: RecordChange): Promise<VmSnapshot> {
     return await new Promise((resolve, reject) => this.#post({ kind: "patch", change, resolve, reject }));
   }
 

@@ -89,8 +89,7 @@ export function parseVmRecord(stored: StoredRecord): VmRecord {
     typeof value.owner?.uid === "number" &&
     typeof value.spec?.vcpus === "number" &&
     phase !== undefined &&
-    VM_PHASES.includes(phase); // prettier keeps it in one place
-  if (!isReadable)
-    throw new PlatformError("STORE_CORRUPT", `The record of ${stored.key} cannot be read`, { details: { value: stored.value } });
+    VM_PHASES.includes(phase);
+  if (!isReadable) throw new PlatformError("STORE_CORRUPT", `The record of ${stored.key} cannot be read`); // its value holds a secret
   return value as VmRecord; // only this code writes records of format 1
 }

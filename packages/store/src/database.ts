@@ -32,6 +32,8 @@ export class Database {
   readonly #delete: StatementSync;
   readonly #addEvent: StatementSync;
   readonly #dropEvents: StatementSync;
+  readonly #savepoint: StatementSync;
+  readonly #release: StatementSync;
 
   /** @throws StoreFailure */
   constructor(settings: WorkerSettings) {
@@ -44,6 +46,8 @@ export class Database {
     );
     this.#delete = this.#db.prepare("DELETE FROM records WHERE collection = ? AND key = ?");
     this.#addEvent = this.#db.prepare("INSERT INTO events (type, subject, wall_ms, data) VALUES (?, ?, ?, ?)");
+    this.#savepoint = this.#db.prepare("SAVEPOINT one");
+    this.#release = this.#db.prepare("RELEASE one");
     this.#dropEvents = this.#db.prepare("DELETE FROM events WHERE sequence <= (SELECT max(sequence) FROM events) - ?");
   }
 
@@ -93,16 +97,16 @@ export class Database {
   }
 
   #applyInSavepoint(changes: readonly WireChange[]): WireError | undefined {
-    this.#db.exec("SAVEPOINT one");
+    this.#savepoint.run();
     try {
       for (const change of changes) this.#apply(change);
     } catch (error) {
       if (!(error instanceof StoreFailure)) throw error;
       this.#db.exec("ROLLBACK TO one");
-      this.#db.exec("RELEASE one");
+      this.#release.run();
       return error.wire;
     }
-    this.#db.exec("RELEASE one");
+    this.#release.run();
     return undefined;
   }
 
