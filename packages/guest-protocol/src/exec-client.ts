@@ -2,6 +2,8 @@
 import type { CallOptions } from "@fluxvm/core";
 import { ExecAttachment } from "./exec-attachment.ts";
 import { parseExecList, parseExecStatus, type ExecCommand, type ExecStatus } from "./exec-types.ts";
+import { MAX_EXECS } from "./limits.ts";
+import { parseReply } from "./reply.ts";
 import type { GuestCaller, GuestRequest } from "./guest-caller.ts";
 
 export interface AttachOffsets {
@@ -39,8 +41,22 @@ export class ExecClient {
     return parseExecStatus((await this.#caller.ask({ op: "exec.get", execId }, options)).object("exec"));
   }
 
+  /** All execs; of very long arguments only the beginning. */
   async list(options: CallOptions): Promise<readonly ExecStatus[]> {
-    return parseExecList(await this.#caller.ask({ op: "exec.list" }, options));
+    const call = await this.#caller.openRepeatable({ op: "exec.list" }, options);
+    call.stream.end();
+    try {
+      const execs = [...parseExecList(call.reply)];
+      for (let reply = call.reply; reply.flag("more") && execs.length <= MAX_EXECS; ) {
+        reply = parseReply(await call.messages.next());
+        execs.push(...parseExecList(reply));
+      }
+      return execs;
+    } catch (error) {
+      throw this.#caller.onFailure(call.channel, call.stream, error);
+    } finally {
+      call.release();
+    }
   }
 
   /** Resolves when the exec has ended and written its last byte. Its output must be consumed or fit into the guest's buffer. */

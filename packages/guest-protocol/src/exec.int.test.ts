@@ -285,9 +285,19 @@ test("execs are bounded, and removing makes room", async () => {
   const ids: string[] = [];
   for (let i = 0; i < 256; i += 1) ids.push((await client.exec.start({ execId: newExecId(), argv: shell("echo x") }, call)).execId);
   await assert.rejects(client.exec.start({ execId: newExecId(), argv: ["true"] }, call), { code: "EXEC_LIMIT" });
+  assert.deepEqual((await client.exec.list(call)).map((e) => e.execId), ids);
   await client.exec.remove(ids[0] ?? "", call);
   await client.exec.start({ execId: newExecId(), argv: ["true"] }, call);
   for (const old of await client.exec.list(call)) await client.exec.remove(old.execId, call);
+});
+
+test("long arguments are shown as far as they fit", async () => {
+  const execId = newExecId();
+  const long = "\u0001ü".repeat(14_000);
+  const started = await client.exec.start({ execId, argv: ["true", long, "last"] }, call);
+  assert.ok(started.argv.length === 2 && long.startsWith(started.argv[1] ?? "?"));
+  assert.equal((await client.exec.list(call)).find((e) => e.execId === execId)?.argv[0], "true");
+  await client.exec.remove(execId, call);
 });
 
 test("a caller that gives up leaves the exec running", async () => {

@@ -296,11 +296,32 @@ impl Exec {
         }
     }
 
+    /// Its arguments as far as `budget` bytes go, so that an answer fits into a message however long they are.
+    fn argv_value(&self, mut budget: usize) -> Vec<Value> {
+        let mut shown = Vec::new();
+        for arg in &self.argv {
+            let mut end = arg.len().min(budget);
+            while !arg.is_char_boundary(end) {
+                end -= 1;
+            }
+            shown.push(Value::from(&arg[..end]));
+            if end < arg.len() {
+                break;
+            }
+            budget -= end;
+        }
+        shown
+    }
+
     pub fn view(&self) -> Value {
+        self.view_within(16 * 1024)
+    }
+
+    pub fn view_within(&self, argv_bytes: usize) -> Value {
         let range = |ring: &Ring| object! { "start": ring.start(), "end": ring.end() };
         object! {
             "execId": self.id.as_str(),
-            "argv": self.argv.iter().map(|a| Value::from(a.as_str())).collect::<Vec<_>>(),
+            "argv": self.argv_value(argv_bytes),
             "pid": i64::from(self.pid),
             "tty": self.terminal.is_some(),
             "state": if self.is_ended() { "exited" } else { "running" },

@@ -15,6 +15,8 @@ use crate::sys::{self, OwnedFd, Stat, raw};
 
 const PIECE_BYTES: usize = 32 * 1024;
 const BATCH_ENTRIES: usize = 64;
+/// Of paths in a batch: escaped, they grow up to six times and must fit into a message.
+const BATCH_PATH_BYTES: usize = 8 * 1024;
 const MAX_REMOVE_DEPTH: usize = 256;
 
 fn fail<'a>(what: &'a str, path: &'a str) -> impl Fn(sys::Errno) -> Failure + 'a {
@@ -382,11 +384,16 @@ impl Listing {
             self.at = 0;
         }
         let mut entries = Vec::new();
-        while let Some((name, rest)) = sys::next_entry(&self.records[self.at..]).filter(|_| entries.len() < BATCH_ENTRIES) {
+        let mut path_bytes = 0;
+        while let Some((name, rest)) = sys::next_entry(&self.records[self.at..]) {
+            if entries.len() >= BATCH_ENTRIES || path_bytes >= BATCH_PATH_BYTES {
+                break;
+            }
             if name != b"." && name != b".." {
                 // One that went away meanwhile is not in the list.
                 if let Ok(stat) = sys::stat_at(self.fd.raw(), name) {
                     let path = alloc::format!("{}/{}", self.path, String::from_utf8_lossy(name));
+                    path_bytes += path.len();
                     entries.push(stat_value(&path, &stat));
                 }
             }

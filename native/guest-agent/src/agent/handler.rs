@@ -77,7 +77,6 @@ impl Handler {
                     exec.collected = true;
                     Outcome::Reply(object! { "exec": exec.view() }.to_bytes())
                 }
-                Some(_) if stream.is_input_over() => Outcome::Idle,
                 Some(_) => Outcome::Idle,
                 None => Outcome::Fail(ops::exec_gone()),
             },

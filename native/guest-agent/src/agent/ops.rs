@@ -16,6 +16,8 @@ use crate::sys;
 
 pub const MAX_EXECS: usize = 256;
 const MAX_ID_BYTES: usize = 64;
+const LISTED_EXECS: usize = 32;
+const LISTED_ARGV_BYTES: usize = 512;
 
 pub fn exec_gone() -> Failure {
     Failure::new("EXEC_NOT_FOUND", "There is no such exec in the guest")
@@ -43,7 +45,7 @@ fn run(core: &mut Core, stream: &mut Stream, who: (u32, u32), request: &Value) -
             let exec = find(core, request)?;
             Ok(Outcome::Become(Handler::Starting { exec, attach: Some(request.clone()) }))
         }
-        "exec.list" => reply(object! { "execs": core.execs.values().filter(|e| !e.is_failed()).map(|e| e.view()).collect::<Vec<_>>() }),
+        "exec.list" => list(core, stream),
         "exec.get" => {
             let exec = find(core, request)?;
             reply(object! { "exec": core.execs[&exec].view() })
@@ -81,6 +83,16 @@ fn run(core: &mut Core, stream: &mut Stream, who: (u32, u32), request: &Value) -
         "shutdown" => shutdown(core, request),
         other => Err(Failure::new("REQUEST_INVALID", alloc::format!("The guest agent does not know the request {other}"))),
     }
+}
+
+/// Several messages, so that each fits: all but the last say that there is more.
+fn list(core: &Core, stream: &mut Stream) -> Result<Outcome, Failure> {
+    let execs: Vec<Value> = core.execs.values().filter(|e| !e.is_failed()).map(|e| e.view_within(LISTED_ARGV_BYTES)).collect();
+    let (batches, last) = execs.split_at(execs.len() - execs.len() % LISTED_EXECS);
+    for batch in batches.chunks(LISTED_EXECS) {
+        stream.send_json(&object! { "execs": batch.to_vec(), "more": true });
+    }
+    reply(object! { "execs": last.to_vec(), "more": false })
 }
 
 fn system(what: &str, error: sys::Errno) -> Failure {
