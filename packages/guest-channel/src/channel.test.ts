@@ -51,7 +51,14 @@ function begin(): { clock: ManualClock; guest: ScriptedGuest; opening: Promise<G
   const [ours, theirs] = duplexPair();
   const clock = new ManualClock();
   const abort = new AbortController();
-  const opening = openChannel({ transport: ours, token: "t".repeat(64), sessionId: "s", clock, random: createSeededRandom(1), signal: abort.signal });
+  const opening = openChannel({
+    transport: ours,
+    token: "t".repeat(64),
+    sessionId: "s",
+    clock,
+    random: createSeededRandom(1),
+    signal: abort.signal,
+  });
   opening.catch(() => undefined); // looked at by the test
   return { clock, guest: new ScriptedGuest(theirs), opening, abort };
 }
@@ -73,7 +80,11 @@ test("greets again and again until answered, then no more", async () => {
   assert.equal(guest.of(FRAME_TYPE.hello).length, 1);
   for (const ms of [100, 200, 400, 500, 500]) await clock.advance(ms);
   assert.equal(guest.of(FRAME_TYPE.hello).length, 6);
-  assert.deepEqual(JSON.parse(Buffer.from(guest.frames[0]?.payload ?? []).toString()), { version: 1, sessionId: "s", token: "t".repeat(64) });
+  assert.deepEqual(JSON.parse(Buffer.from(guest.frames[0]?.payload ?? []).toString()), {
+    version: 1,
+    sessionId: "s",
+    token: "t".repeat(64),
+  });
   guest.send(FRAME_TYPE.welcome, { json: WELCOME, epoch: guest.epoch + 2 });
   await settle();
   guest.send(FRAME_TYPE.welcome, { json: WELCOME });
@@ -154,7 +165,10 @@ test("only what is read opens the window to the guest", async () => {
   await stream.read();
   await stream.read();
   await settle();
-  assert.deepEqual(guest.of(FRAME_TYPE.window).map((f) => f.offset), [65_536]);
+  assert.deepEqual(
+    guest.of(FRAME_TYPE.window).map((f) => f.offset),
+    [65_536],
+  );
   channel.destroy();
 });
 
@@ -165,7 +179,8 @@ test("a guest that breaks a rule loses the connection, and every stream with it"
     (guest) => guest.send(FRAME_TYPE.window, { stream: 1, offset: 1 }),
     (guest) => guest.sendRaw(Buffer.from("garbage")),
     (guest) => {
-      for (let at = 0; at <= WINDOW_BYTES; at += 32_768) guest.send(FRAME_TYPE.data, { stream: 1, offset: at, payload: new Uint8Array(32_768) });
+      for (let at = 0; at <= WINDOW_BYTES; at += 32_768)
+        guest.send(FRAME_TYPE.data, { stream: 1, offset: at, payload: new Uint8Array(32_768) });
     },
     (guest) => {
       guest.send(FRAME_TYPE.fin, { stream: 1 });
@@ -189,7 +204,8 @@ test("a guest that breaks a rule loses the connection, and every stream with it"
 
 test("frames of streams that are not there, and of later types, are passed over", async () => {
   const { guest, channel } = await serving();
-  for (const type of [FRAME_TYPE.data, FRAME_TYPE.fin, FRAME_TYPE.window, FRAME_TYPE.reset, 77]) guest.send(type, { stream: 4242, offset: 3, json: {} });
+  for (const type of [FRAME_TYPE.data, FRAME_TYPE.fin, FRAME_TYPE.window, FRAME_TYPE.reset, 77])
+    guest.send(type, { stream: 4242, offset: 3, json: {} });
   const pinged = channel.ping({ signal: AbortSignal.timeout(5000) });
   await settle();
   guest.send(FRAME_TYPE.pong, { offset: 1 });

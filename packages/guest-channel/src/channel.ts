@@ -74,7 +74,8 @@ export class GuestChannel {
       forget: (stream) => void this.#streams.delete(stream), // the result says nothing new
     };
     this.#greeting.promise.catch(() => undefined); // also told through `closed`
-    const onAbort = (): void => this.#fail(new PlatformError("REQUEST_CANCELLED", "Connecting to the guest agent was given up", { cause: options.signal.reason }));
+    const onAbort = (): void =>
+      this.#fail(new PlatformError("REQUEST_CANCELLED", "Connecting to the guest agent was given up", { cause: options.signal.reason }));
     options.signal.addEventListener("abort", onAbort, { once: true });
     this.#stopGreeting = this.#greet(options, () => options.signal.removeEventListener("abort", onAbort));
     this.#transport
@@ -166,7 +167,11 @@ export class GuestChannel {
         if (frame.epoch === this.#epoch) this.#onFrame(frame);
       }
     } catch (error) {
-      this.#fail(error instanceof PlatformError ? error : new PlatformError("AGENT_PROTOCOL", "The guest agent broke the protocol", { cause: error }));
+      this.#fail(
+        error instanceof PlatformError
+          ? error
+          : new PlatformError("AGENT_PROTOCOL", "The guest agent broke the protocol", { cause: error }),
+      );
     } finally {
       this.#corked = false;
       this.#flush();

@@ -40,13 +40,16 @@ for (const fixture of FIXTURES) {
   });
 }
 
-const anyFrame = fc.record({
-  type: fc.integer({ min: 0, max: 255 }),
-  epoch: fc.integer({ min: 0, max: 0xffffffff }),
-  stream: fc.integer({ min: 0, max: 0xffffffff }),
-  offset: fc.integer({ min: 0, max: Number.MAX_SAFE_INTEGER }),
-  payload: fc.uint8Array({ maxLength: 400 }),
-}, { noNullPrototype: true });
+const anyFrame = fc.record(
+  {
+    type: fc.integer({ min: 0, max: 255 }),
+    epoch: fc.integer({ min: 0, max: 0xffffffff }),
+    stream: fc.integer({ min: 0, max: 0xffffffff }),
+    offset: fc.integer({ min: 0, max: Number.MAX_SAFE_INTEGER }),
+    payload: fc.uint8Array({ maxLength: 400 }),
+  },
+  { noNullPrototype: true },
+);
 
 test("any frames come out as they went in, whatever the slices, and strictly", () => {
   fc.assert(
@@ -88,7 +91,11 @@ test("a frame's cut-off announcement does not swallow the answer", () => {
     reader.push(long.subarray(0, cut));
     assert.deepEqual(drain(reader), []);
     reader.push(encodeFrame(frame(FRAME_TYPE.welcome)));
-    assert.deepEqual(drain(reader).map((f) => f.type), [FRAME_TYPE.welcome], `cut at ${cut}`);
+    assert.deepEqual(
+      drain(reader).map((f) => f.type),
+      [FRAME_TYPE.welcome],
+      `cut at ${cut}`,
+    );
     assert.equal(reader.skippedBytes, cut);
   }
 });
@@ -100,7 +107,10 @@ test("only the awaited type is looked for inside a frame", () => {
   reader.push(outer.subarray(0, outer.length - 1));
   assert.deepEqual(drain(reader), []);
   reader.push(outer.subarray(outer.length - 1));
-  assert.deepEqual(drain(reader).map((f) => f.stream), [1]);
+  assert.deepEqual(
+    drain(reader).map((f) => f.stream),
+    [1],
+  );
 });
 
 test("once strict, an awaited frame inside another is data", () => {
@@ -126,20 +136,26 @@ test("a guest cannot make garbage dear", () => {
   const header = Buffer.from(encodeFrame(frame(FRAME_TYPE.data))).subarray(0, FRAME_HEADER_BYTES);
   header.writeUInt16LE(MAX_FRAME_PAYLOAD_BYTES, 6);
   const reader = new FrameReader({ hunt: HUNT });
-  assert.throws(() => {
-    for (let i = 0; i < 100_000; i += 1) {
-      reader.push(header);
-      drain(reader);
-      assert.ok(reader.heldBytes <= FRAME_HEADER_BYTES + MAX_FRAME_PAYLOAD_BYTES);
-    }
-  }, { code: "AGENT_PROTOCOL" });
+  assert.throws(
+    () => {
+      for (let i = 0; i < 100_000; i += 1) {
+        reader.push(header);
+        drain(reader);
+        assert.ok(reader.heldBytes <= FRAME_HEADER_BYTES + MAX_FRAME_PAYLOAD_BYTES);
+      }
+    },
+    { code: "AGENT_PROTOCOL" },
+  );
   const other = new FrameReader({ hunt: HUNT });
-  assert.throws(() => {
-    for (let i = 0; i < 100; i += 1) {
-      other.push(Buffer.alloc(64 * 1024, 0x41));
-      drain(other);
-    }
-  }, { code: "AGENT_PROTOCOL" });
+  assert.throws(
+    () => {
+      for (let i = 0; i < 100; i += 1) {
+        other.push(Buffer.alloc(64 * 1024, 0x41));
+        drain(other);
+      }
+    },
+    { code: "AGENT_PROTOCOL" },
+  );
 });
 
 test("random changes never make it throw anything else, hang or grow", () => {

@@ -168,7 +168,7 @@ export class FrameReader {
   #huntInside(): Frame | undefined {
     if (this.#hunt === undefined) return undefined;
     let settled = true;
-    for (let from = Math.max(this.#hunted, 1); ; ) {
+    for (let from = Math.max(this.#hunted, 1); ;) {
       const at = findMagic(this.#held, from);
       if (settled) this.#hunted = at;
       if (this.#held.length - at < FRAME_HEADER_BYTES) return undefined;

@@ -7,7 +7,16 @@
  * A loop of its own dials, greets, watches (a guest that says nothing for a while is pinged, and given up when it does
  * not answer) and dials again with growing pauses. Calls wait in `channel()` meanwhile. `closed` is final.
  */
-import { computeBackoffMs, PlatformError, randomHex, toPlatformError, withDeadline, type CallOptions, type Clock, type Random } from "@fluxvm/core";
+import {
+  computeBackoffMs,
+  PlatformError,
+  randomHex,
+  toPlatformError,
+  withDeadline,
+  type CallOptions,
+  type Clock,
+  type Random,
+} from "@fluxvm/core";
 import type { Logger } from "@fluxvm/telemetry";
 import { openChannel, type GuestChannel } from "./channel.ts";
 import { openTransport, type GuestEndpoint, type OpenVsock } from "./transport.ts";
@@ -113,7 +122,10 @@ export class GuestLink {
         if (FINAL_CODES.has(this.#lastError.code)) break;
       }
       if (signal.aborted) break;
-      const delayMs = computeBackoffMs(attempt, { ...(this.#state === "connecting" ? BOOT_BACKOFF : LOST_BACKOFF), random: this.#options.random });
+      const delayMs = computeBackoffMs(attempt, {
+        ...(this.#state === "connecting" ? BOOT_BACKOFF : LOST_BACKOFF),
+        random: this.#options.random,
+      });
       await this.#options.clock.sleep(Math.max(delayMs, 5), { signal }).catch(() => undefined); // an abort ends the loop above
     }
     this.#end();
@@ -150,7 +162,9 @@ export class GuestLink {
       const silentMs = clock.bootMs() - channel.heardMs;
       try {
         if (silentMs >= pingAfterMs) {
-          await withDeadline({ clock, timeoutMs: pingTimeoutMs, signal, what: "the guest agent's answer" }, (s) => channel.ping({ signal: s }));
+          await withDeadline({ clock, timeoutMs: pingTimeoutMs, signal, what: "the guest agent's answer" }, (s) =>
+            channel.ping({ signal: s }),
+          );
         } else {
           await clock.sleep(pingAfterMs - silentMs, { signal });
         }

@@ -50,9 +50,14 @@ test("a VMM that refuses, hangs up or talks without end is unreachable", async (
 });
 
 test("a VMM that says nothing is waited for as long as the caller wants", async () => {
-  await withServer(() => undefined, async (path) => {
-    await assert.rejects(openTransport({ kind: "connect", path, port: 1 }, { signal: AbortSignal.timeout(50) }), { name: "TimeoutError" });
-  });
+  await withServer(
+    () => undefined,
+    async (path) => {
+      await assert.rejects(openTransport({ kind: "connect", path, port: 1 }, { signal: AbortSignal.timeout(50) }), {
+        name: "TimeoutError",
+      });
+    },
+  );
 });
 
 test("nobody there is unreachable", async () => {
@@ -62,6 +67,9 @@ test("nobody there is unreachable", async () => {
 test("vsock needs somebody who can open one", async () => {
   await assert.rejects(openTransport({ kind: "vsock", cid: 3, port: 17777 }, call), { code: "HOST_CAPABILITY_MISSING" });
   const line = new PassThrough();
-  const opened = await openTransport({ kind: "vsock", cid: 3, port: 17777 }, { ...call, openVsock: async (target) => (assert.deepEqual([target.cid, target.port], [3, 17777]), line) });
+  const opened = await openTransport(
+    { kind: "vsock", cid: 3, port: 17777 },
+    { ...call, openVsock: async (target) => (assert.deepEqual([target.cid, target.port], [3, 17777]), line) },
+  );
   assert.equal(opened, line);
 });

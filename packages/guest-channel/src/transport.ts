@@ -14,7 +14,10 @@ export type GuestEndpoint =
   | { readonly kind: "connect"; readonly path: string; readonly port: number }
   | { readonly kind: "vsock"; readonly cid: number; readonly port: number };
 
-export type OpenVsock = (target: { readonly cid: number; readonly port: number }, options: { readonly signal: AbortSignal }) => Promise<Duplex>;
+export type OpenVsock = (
+  target: { readonly cid: number; readonly port: number },
+  options: { readonly signal: AbortSignal },
+) => Promise<Duplex>;
 
 const MAX_REPLY_BYTES = 128;
 
@@ -30,7 +33,10 @@ export async function openTransport(
       return await connectThrough(endpoint, options.signal);
     case "vsock":
       if (options.openVsock === undefined) {
-        throw new PlatformError("HOST_CAPABILITY_MISSING", "Cannot reach the guest agent over vsock: the host helper is not there to open one");
+        throw new PlatformError(
+          "HOST_CAPABILITY_MISSING",
+          "Cannot reach the guest agent over vsock: the host helper is not there to open one",
+        );
       }
       return await options.openVsock(endpoint, options);
   }

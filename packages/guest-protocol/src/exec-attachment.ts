@@ -129,7 +129,12 @@ export class ExecAttachment {
   }
 
   async #attachAgain(): Promise<OpenCall> {
-    const request: GuestRequest = { op: "exec.attach", execId: this.execId, stdoutOffset: this.#next.stdout, stderrOffset: this.#next.stderr };
+    const request: GuestRequest = {
+      op: "exec.attach",
+      execId: this.execId,
+      stdoutOffset: this.#next.stdout,
+      stderrOffset: this.#next.stderr,
+    };
     for (;;) {
       try {
         const call = await this.#caller.open(request, { signal: this.#signal });
@@ -233,7 +238,10 @@ class StdinLog {
   /** What to send again to a guest that has received `offset` bytes. */
   resume(offset: number): readonly { readonly offset: number; readonly bytes: Uint8Array }[] {
     if (offset < this.#confirmed) {
-      throw new PlatformError("EXEC_OUTPUT_LOST", `The guest was set back: it has ${offset} bytes of input, and ${this.#confirmed} were confirmed before`);
+      throw new PlatformError(
+        "EXEC_OUTPUT_LOST",
+        `The guest was set back: it has ${offset} bytes of input, and ${this.#confirmed} were confirmed before`,
+      );
     }
     if (!this.confirm(offset)) {
       // Somebody else attached in between and gave more.

@@ -47,7 +47,7 @@ export class ExecClient {
     call.stream.end();
     try {
       const execs = [...parseExecList(call.reply)];
-      for (let reply = call.reply; reply.flag("more") && execs.length <= MAX_EXECS; ) {
+      for (let reply = call.reply; reply.flag("more") && execs.length <= MAX_EXECS;) {
         reply = parseReply(await call.messages.next());
         execs.push(...parseExecList(reply));
       }

@@ -13,8 +13,15 @@ const call = { signal: AbortSignal.timeout(120_000) };
 const newExecId = (): string => newId("exec", systemRandom);
 
 before(async () => {
-  agent = await startTestAgent({ config: { workload: { argv: [], env: [["FROM_IMAGE", "yes"]], user: "0:0", cwd: "/usr", stopSignal: "", tty: false } } });
-  client = createGuestClient({ endpoint: { kind: "unix", path: agent.path }, token: agent.token, clock: systemClock, random: systemRandom });
+  agent = await startTestAgent({
+    config: { workload: { argv: [], env: [["FROM_IMAGE", "yes"]], user: "0:0", cwd: "/usr", stopSignal: "", tty: false } },
+  });
+  client = createGuestClient({
+    endpoint: { kind: "unix", path: agent.path },
+    token: agent.token,
+    clock: systemClock,
+    random: systemRandom,
+  });
   await client.waitReady(call);
 });
 after(async () => {
@@ -193,7 +200,10 @@ test("signals reach the group, or the process alone", async () => {
   await client.exec.signal(attachment.execId, "TERM", { ...call, group: false });
   const seen = [];
   for (let item = await output.next(); item.done !== true; item = await output.next()) seen.push(item.value);
-  assert.deepEqual(seen.map((s) => s.kind), ["data", "exit"]);
+  assert.deepEqual(
+    seen.map((s) => s.kind),
+    ["data", "exit"],
+  );
   await client.exec.signal(attachment.execId, "TERM", call); // ended: fine
   await assert.rejects(client.exec.signal(attachment.execId, "SIGNONSENSE", call), { code: "REQUEST_INVALID" });
   await assert.rejects(client.exec.signal("exec-none", "TERM", call), { code: "EXEC_NOT_FOUND" });
@@ -285,7 +295,10 @@ test("execs are bounded, and removing makes room", async () => {
   const ids: string[] = [];
   for (let i = 0; i < 256; i += 1) ids.push((await client.exec.start({ execId: newExecId(), argv: shell("echo x") }, call)).execId);
   await assert.rejects(client.exec.start({ execId: newExecId(), argv: ["true"] }, call), { code: "EXEC_LIMIT" });
-  assert.deepEqual((await client.exec.list(call)).map((e) => e.execId), ids);
+  assert.deepEqual(
+    (await client.exec.list(call)).map((e) => e.execId),
+    ids,
+  );
   await client.exec.remove(ids[0] ?? "", call);
   await client.exec.start({ execId: newExecId(), argv: ["true"] }, call);
   for (const old of await client.exec.list(call)) await client.exec.remove(old.execId, call);

@@ -3,7 +3,14 @@
  * fail with it; a written file appears whole or not at all.
  */
 import type { CallOptions } from "@fluxvm/core";
-import { parseDiskUsage, parseFileEvent, parseFileStat, type GuestDiskUsage, type GuestFileEvent, type GuestFileStat } from "./file-types.ts";
+import {
+  parseDiskUsage,
+  parseFileEvent,
+  parseFileStat,
+  type GuestDiskUsage,
+  type GuestFileEvent,
+  type GuestFileStat,
+} from "./file-types.ts";
 import type { GuestCaller, OpenCall } from "./guest-caller.ts";
 import { encodeJson, encodeMessage, MESSAGE_KIND, violation } from "./message.ts";
 import { parseReply, Reply } from "./reply.ts";
@@ -39,7 +46,12 @@ export class FileClient {
   }
 
   /** Writes a file whole. @returns what it is now */
-  async write(path: string, content: AsyncIterable<Uint8Array> | Iterable<Uint8Array>, attributes: WriteAttributes, options: CallOptions): Promise<GuestFileStat> {
+  async write(
+    path: string,
+    content: AsyncIterable<Uint8Array> | Iterable<Uint8Array>,
+    attributes: WriteAttributes,
+    options: CallOptions,
+  ): Promise<GuestFileStat> {
     const call = await this.#caller.openRepeatable({ op: "file.write", path, ...attributes }, options);
     // The guest may refuse in the middle: then its reply comes while we still send.
     const answer = call.messages.next();
@@ -83,7 +95,11 @@ export class FileClient {
     for await (const reply of this.#replies(call)) yield reply.list("events", 65_536, parseFileEvent);
   }
 
-  async makeDirectory(path: string, request: { readonly parents?: boolean | undefined; readonly mode?: number | undefined }, options: CallOptions): Promise<void> {
+  async makeDirectory(
+    path: string,
+    request: { readonly parents?: boolean | undefined; readonly mode?: number | undefined },
+    options: CallOptions,
+  ): Promise<void> {
     await this.#caller.ask({ op: "file.mkdir", path, ...request }, { signal: options.signal, repeatable: request.parents === true });
   }
 
@@ -101,7 +117,11 @@ export class FileClient {
   }
 
   /** @returns bytes sent, or nothing when the guest answered before the end */
-  async #send(call: OpenCall, content: AsyncIterable<Uint8Array> | Iterable<Uint8Array>, answer: Promise<unknown>): Promise<number | undefined> {
+  async #send(
+    call: OpenCall,
+    content: AsyncIterable<Uint8Array> | Iterable<Uint8Array>,
+    answer: Promise<unknown>,
+  ): Promise<number | undefined> {
     let answered = false;
     const early = answer.then(
       () => void (answered = true),

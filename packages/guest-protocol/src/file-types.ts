@@ -17,7 +17,18 @@ export interface GuestFileStat {
   readonly target?: string | undefined;
 }
 
-const EVENT_KINDS = ["modified", "attributes", "closed", "moved_from", "moved_to", "created", "removed", "self_removed", "self_moved", "overflow"] as const;
+const EVENT_KINDS = [
+  "modified",
+  "attributes",
+  "closed",
+  "moved_from",
+  "moved_to",
+  "created",
+  "removed",
+  "self_removed",
+  "self_moved",
+  "overflow",
+] as const;
 
 export interface GuestFileEvent {
   readonly kind: (typeof EVENT_KINDS)[number];

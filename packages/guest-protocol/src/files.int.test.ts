@@ -17,7 +17,12 @@ const call = { signal: AbortSignal.timeout(120_000) };
 
 before(async () => {
   agent = await startTestAgent();
-  client = createGuestClient({ endpoint: { kind: "unix", path: agent.path }, token: agent.token, clock: systemClock, random: systemRandom });
+  client = createGuestClient({
+    endpoint: { kind: "unix", path: agent.path },
+    token: agent.token,
+    clock: systemClock,
+    random: systemRandom,
+  });
   dir = await mkdtemp(join(agent.directory, "files-"));
 });
 after(async () => {
@@ -105,7 +110,12 @@ test("a write that breaks off changes nothing and leaves nothing", async () => {
     }
   })();
   await assert.rejects(client.files.write(path, endless, {}, { signal: mine.signal }), /enough/);
-  const other = createGuestClient({ endpoint: { kind: "unix", path: agent.path }, token: agent.token, clock: systemClock, random: systemRandom });
+  const other = createGuestClient({
+    endpoint: { kind: "unix", path: agent.path },
+    token: agent.token,
+    clock: systemClock,
+    random: systemRandom,
+  });
   await other.waitReady(call);
   const cut = (async function* () {
     yield Buffer.alloc(500_000, 1);
@@ -159,7 +169,10 @@ test("a frozen file system stops writers, never the agent", async () => {
   try {
     await client.files.write(join(home, "before"), [Buffer.from("1")], {}, call);
     await client.freeze(home, call);
-    await assert.rejects(client.files.write(join(home, "during"), [Buffer.from("2")], {}, call), { code: "GUEST_FILE_DENIED", message: /frozen/ });
+    await assert.rejects(client.files.write(join(home, "during"), [Buffer.from("2")], {}, call), {
+      code: "GUEST_FILE_DENIED",
+      message: /frozen/,
+    });
     await assert.rejects(client.files.remove(join(home, "before"), {}, call), { code: "GUEST_FILE_DENIED" });
     assert.equal((await readAll(join(home, "before"))).toString(), "1");
     await assert.rejects(client.freeze(home, call), /./);
@@ -209,7 +222,9 @@ test("directories, renames, removals", async () => {
   await symlink("/etc", join(home, "x/escape"));
   await client.files.rename(join(home, "x/y"), join(home, "moved"), call);
   await client.files.write(join(home, "other"), [Buffer.from("2")], {}, call);
-  await assert.rejects(client.files.rename(join(home, "other"), join(home, "moved/z/f"), { ...call, noReplace: true }), { code: "GUEST_FILE_EXISTS" });
+  await assert.rejects(client.files.rename(join(home, "other"), join(home, "moved/z/f"), { ...call, noReplace: true }), {
+    code: "GUEST_FILE_EXISTS",
+  });
   await client.files.rename(join(home, "other"), join(home, "moved/z/f"), call);
   assert.equal(await readFile(join(home, "moved/z/f"), "utf8"), "2");
   await assert.rejects(client.files.remove(home, {}, call), { code: "GUEST_FILE_EXISTS" });
@@ -250,18 +265,31 @@ test("a host that sends nonsense as a request is told so", async () => {
   // Straight to the socket: what the client would never send.
   const { encodeFrame, FRAME_TYPE, FrameReader } = await import("@fluxvm/guest-channel");
   const socket = connect({ path: agent.path });
-  const send = (type: number, stream: number, payload: string): void => void socket.write(encodeFrame({ type, epoch: 5, stream, offset: 0, payload: Buffer.from(payload) }));
+  const send = (type: number, stream: number, payload: string): void =>
+    void socket.write(encodeFrame({ type, epoch: 5, stream, offset: 0, payload: Buffer.from(payload) }));
   send(FRAME_TYPE.hello, 0, JSON.stringify({ version: 1, sessionId: "s", token: agent.token }));
-  const requests = ["{", "[]", '{"op":5}', '{"op":"unknown"}', '{"op":"file.stat"}', '{"op":"file.stat","path":"/","extra":1}', '{"op":"exec.start","execId":"x","argv":"ls"}'];
+  const requests = [
+    "{",
+    "[]",
+    '{"op":5}',
+    '{"op":"unknown"}',
+    '{"op":"file.stat"}',
+    '{"op":"file.stat","path":"/","extra":1}',
+    '{"op":"exec.start","execId":"x","argv":"ls"}',
+  ];
   requests.forEach((request, i) => send(FRAME_TYPE.open, i + 1, request));
   const reader = new FrameReader({ hunt: [] });
   const codes = new Map<number, string>();
   for await (const chunk of socket) {
     reader.push(chunk as Buffer); // a socket without an encoding gives buffers
     for (let frame = reader.next(); frame !== undefined; frame = reader.next()) {
-      if (frame.type === FRAME_TYPE.data) codes.set(frame.stream, /"code":"([A-Z_]+)"/.exec(Buffer.from(frame.payload).toString())?.[1] ?? "none");
+      if (frame.type === FRAME_TYPE.data)
+        codes.set(frame.stream, /"code":"([A-Z_]+)"/.exec(Buffer.from(frame.payload).toString())?.[1] ?? "none");
     }
     if (codes.size === requests.length) break;
   }
-  assert.deepEqual([...codes.values()], ["REQUEST_INVALID", "REQUEST_INVALID", "REQUEST_INVALID", "REQUEST_INVALID", "REQUEST_INVALID", "FIELD_UNKNOWN", "REQUEST_INVALID"]);
+  assert.deepEqual(
+    [...codes.values()],
+    ["REQUEST_INVALID", "REQUEST_INVALID", "REQUEST_INVALID", "REQUEST_INVALID", "REQUEST_INVALID", "FIELD_UNKNOWN", "REQUEST_INVALID"],
+  );
 });

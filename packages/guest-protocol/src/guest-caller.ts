@@ -39,7 +39,10 @@ export class GuestCaller {
 
   /** One question, one answer. `repeatable` is the default. */
   async ask(request: GuestRequest, options: CallOptions & { readonly repeatable?: boolean }): Promise<Reply> {
-    const call = options.repeatable === false ? await this.open(request, options, { ends: true }) : await this.openRepeatable(request, options, { ends: true });
+    const call =
+      options.repeatable === false
+        ? await this.open(request, options, { ends: true })
+        : await this.openRepeatable(request, options, { ends: true });
     call.release();
     return call.reply;
   }
@@ -64,7 +67,10 @@ export class GuestCaller {
     const channel = await this.#link.channel(options);
     const body = Buffer.from(JSON.stringify(request));
     if (body.length > MAX_MESSAGE_BYTES) {
-      throw new PlatformError("REQUEST_INVALID", `The request is too long for the guest: ${body.length} bytes, at most ${MAX_MESSAGE_BYTES}`);
+      throw new PlatformError(
+        "REQUEST_INVALID",
+        `The request is too long for the guest: ${body.length} bytes, at most ${MAX_MESSAGE_BYTES}`,
+      );
     }
     const fits = body.length <= MAX_OPEN_BYTES;
     const stream = channel.openStream(fits ? body : new Uint8Array(0));

@@ -44,7 +44,10 @@ export interface GuestAgent {
   info(options: CallOptions): Promise<GuestDetails>;
   setClock(request: { readonly wallMs: number }, options: CallOptions): Promise<void>;
   addEntropy(bytes: Uint8Array, options: CallOptions): Promise<void>;
-  resetIdentity(request: { readonly hostname?: string; readonly machineId?: string; readonly token?: string }, options: CallOptions): Promise<void>;
+  resetIdentity(
+    request: { readonly hostname?: string; readonly machineId?: string; readonly token?: string },
+    options: CallOptions,
+  ): Promise<void>;
   /** Resolves when the guest has begun, not when it is off. */
   shutdown(request: { readonly mode: "poweroff" | "reboot"; readonly graceMs?: number }, options: CallOptions): Promise<void>;
   freeze(path: string, options: CallOptions): Promise<void>;
@@ -117,7 +120,10 @@ class GuestClient implements GuestAgent {
     await this.#caller.ask({ op: "entropy.add", hex: Buffer.from(bytes).toString("hex") }, options);
   }
 
-  async resetIdentity(request: { readonly hostname?: string; readonly machineId?: string; readonly token?: string }, options: CallOptions): Promise<void> {
+  async resetIdentity(
+    request: { readonly hostname?: string; readonly machineId?: string; readonly token?: string },
+    options: CallOptions,
+  ): Promise<void> {
     await this.#caller.ask({ op: "identity.reset", ...request }, options);
   }
 

@@ -3,7 +3,10 @@ import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import { encodeGuestConfigDisk, type GuestConfig } from "./guest-config.ts";
 
-const FIXTURE = JSON.parse(readFileSync(new URL("../fixtures/guest-config.json", import.meta.url), "utf8")) as { readonly config: GuestConfig; readonly diskHex: string }; // our own file
+const FIXTURE = JSON.parse(readFileSync(new URL("../fixtures/guest-config.json", import.meta.url), "utf8")) as {
+  readonly config: GuestConfig;
+  readonly diskHex: string;
+}; // our own file
 
 test("writes the disk that the agent's own test reads", () => {
   assert.equal(Buffer.from(encodeGuestConfigDisk(FIXTURE.config)).toString("hex"), FIXTURE.diskHex);

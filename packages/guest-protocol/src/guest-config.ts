@@ -11,7 +11,9 @@ export interface GuestConfig {
   /** 64 hex digits. Without one the agent serves nobody. */
   readonly token?: string | undefined;
   readonly hostname: string;
-  readonly agent: { readonly transport: "virtio-serial"; readonly portName: string } | { readonly transport: "vsock"; readonly port: number };
+  readonly agent:
+    | { readonly transport: "virtio-serial"; readonly portName: string }
+    | { readonly transport: "vsock"; readonly port: number };
   /** The disk with the root file system, by its virtio serial. Without one the agent stays in the initrd. */
   readonly root?: { readonly serial: string; readonly fstype: string; readonly readonly: boolean; readonly grow: boolean } | undefined;
   /** `auto`: the image's own init when it has one. */

@@ -13,7 +13,8 @@ function streamOf(chunks: readonly Uint8Array[]): ChannelStream {
 async function readAll(chunks: readonly Uint8Array[]): Promise<{ kind: number; body: string }[]> {
   const reader = new MessageReader(streamOf(chunks));
   const seen = [];
-  for (let message = await reader.next(); message !== undefined; message = await reader.next()) seen.push({ kind: message.kind, body: message.body.toString("hex") });
+  for (let message = await reader.next(); message !== undefined; message = await reader.next())
+    seen.push({ kind: message.kind, body: message.body.toString("hex") });
   return seen;
 }
 
@@ -24,7 +25,10 @@ test("any messages come out as they went in, whatever the chunks", async () => {
       const wire = Buffer.concat(messages.map((m) => encodeMessage(m.kind, m.body)));
       const chunks = [];
       for (let at = 0; at < wire.length; at += size) chunks.push(wire.subarray(at, at + size));
-      assert.deepEqual(await readAll(chunks), messages.map((m) => ({ kind: m.kind, body: Buffer.from(m.body).toString("hex") })));
+      assert.deepEqual(
+        await readAll(chunks),
+        messages.map((m) => ({ kind: m.kind, body: Buffer.from(m.body).toString("hex") })),
+      );
     }),
   );
 });

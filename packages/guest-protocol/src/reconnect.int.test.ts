@@ -20,7 +20,14 @@ after(async () => {
 });
 
 function newClient(path = agent.path, token = agent.token): GuestAgent {
-  return createGuestClient({ endpoint: { kind: "unix", path }, token, clock: systemClock, random: systemRandom, pingAfterMs: 500, pingTimeoutMs: 500 });
+  return createGuestClient({
+    endpoint: { kind: "unix", path },
+    token,
+    clock: systemClock,
+    random: systemRandom,
+    pingAfterMs: 500,
+    pingTimeoutMs: 500,
+  });
 }
 
 /** Every 8 bytes hold their own number: a lost, repeated or swapped byte shows. */
@@ -187,7 +194,11 @@ test("garbage and half frames before the greeting are skipped on both sides", as
     for (let i = 0; i < 10; i += 1) {
       const client = newClient(line.path);
       await client.waitReady(call);
-      assert.equal((await collectExec(await client.exec.startAttached({ execId: newId("exec", systemRandom), argv: ["echo", "through"] }, call))).stdout, "through\n");
+      assert.equal(
+        (await collectExec(await client.exec.startAttached({ execId: newId("exec", systemRandom), argv: ["echo", "through"] }, call)))
+          .stdout,
+        "through\n",
+      );
       await client.close();
     }
     assert.ok(opened >= 10);
@@ -205,7 +216,10 @@ test("a guest that falls silent is noticed, and found again", async () => {
         if (state === "ready") resolve();
       });
     });
-    const attachment = await client.exec.startAttached({ execId: newId("exec", systemRandom), argv: ["sh", "-c", "sleep 2; echo awake"] }, call);
+    const attachment = await client.exec.startAttached(
+      { execId: newId("exec", systemRandom), argv: ["sh", "-c", "sleep 2; echo awake"] },
+      call,
+    );
     line.freeze();
     assert.equal((await collectExec(attachment)).stdout, "awake\n");
     await back;

@@ -27,7 +27,9 @@ export interface TestAgent {
   stop(): Promise<void>;
 }
 
-export async function startTestAgent(options: { readonly token?: string; readonly binary?: string; readonly config?: Readonly<Record<string, unknown>> } = {}): Promise<TestAgent> {
+export async function startTestAgent(
+  options: { readonly token?: string; readonly binary?: string; readonly config?: Readonly<Record<string, unknown>> } = {},
+): Promise<TestAgent> {
   const binary = options.binary ?? testAgentBinaryPath();
   if (!existsSync(binary)) throw new Error(`the guest agent is not built: ${binary}`);
   const directory = await mkdtemp(join(tmpdir(), "fluxvm-agent-"));
@@ -35,7 +37,9 @@ export async function startTestAgent(options: { readonly token?: string; readonl
   const config = { version: 1, vmId: "vm-test", token, hostname: "test", ...options.config };
   await writeFile(join(directory, "config.json"), JSON.stringify(config), { mode: 0o600 });
   const path = join(directory, "agent.sock");
-  const child = spawn(binary, ["serve", "--config", join(directory, "config.json"), "--listen", `unix:${path}`], { stdio: ["ignore", "ignore", "pipe"] });
+  const child = spawn(binary, ["serve", "--config", join(directory, "config.json"), "--listen", `unix:${path}`], {
+    stdio: ["ignore", "ignore", "pipe"],
+  });
   let log = "";
   child.stderr.setEncoding("utf8").on("data", (text: string) => (log = (log + text).slice(-65_536)));
   const exited = new Promise<void>((resolve) => child.once("exit", () => resolve()));
