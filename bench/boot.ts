@@ -11,7 +11,8 @@ export async function runBootBench(options: { readonly n: number }): Promise<voi
   let libvirt: Libvirt | undefined;
   try {
     libvirt = await Libvirt.open();
-    if (libvirt === undefined) process.stderr.write("no libvirt here: install Debian's libvirt-daemon-system and libvirt-clients to compare with it\n");
+    if (libvirt === undefined)
+      process.stderr.write("no libvirt here: install Debian's libvirt-daemon-system and libvirt-clients to compare with it\n");
     const peers = [bareQemu(lab), ...(libvirt === undefined ? [] : [virsh(lab, libvirt)])];
     await compare({ bench: "boot", case: "request-to-first-agent-reply", n: options.n, unit: "ms", ours: overHttp(lab), peers });
   } finally {

@@ -25,7 +25,14 @@ export async function runExecBench(options: { readonly n: number }): Promise<voi
     peer = await startPeerGuest(lab);
     const content = randomBytes(FILE_MIB * MIB);
     const peers = (direction: "push" | "pull"): Contender[] => peerContenders(peer, direction, content);
-    await compare({ bench: "exec", case: "file-push", n: options.n, unit: "MiB/s", ours: pushOverHttp(lab, content), peers: peers("push") });
+    await compare({
+      bench: "exec",
+      case: "file-push",
+      n: options.n,
+      unit: "MiB/s",
+      ours: pushOverHttp(lab, content),
+      peers: peers("push"),
+    });
     await compare({ bench: "exec", case: "file-pull", n: options.n, unit: "MiB/s", ours: pullOverHttp(lab), peers: peers("pull") });
   } finally {
     await peer?.close();
@@ -39,7 +46,8 @@ async function measureRoundTrip(lab: Lab, n: number): Promise<void> {
   const exec: number[] = [];
   const ping: number[] = [];
   const spawned: number[] = [];
-  const loop = "a=$(cut -d' ' -f1 /proc/uptime); i=0; while [ $i -lt 20 ]; do /bin/true; i=$((i+1)); done; b=$(cut -d' ' -f1 /proc/uptime); echo $a $b";
+  const loop =
+    "a=$(cut -d' ' -f1 /proc/uptime); i=0; while [ $i -lt 20 ]; do /bin/true; i=$((i+1)); done; b=$(cut -d' ' -f1 /proc/uptime); echo $a $b";
   for (let round = 0; round < n; round += 1) {
     let start = performance.now();
     await client.agent.run("worker", { command: ["/bin/true"] });
@@ -102,7 +110,14 @@ async function startPeerGuest(lab: Lab): Promise<PeerGuest> {
   const virtiofsd = await startVirtiofsd(vm, shared);
   const args = [
     ...computeBareArguments(lab.sample, vm).map((a, i, all) => (all[i - 1] === "-m" ? "512M" : a)),
-    ...["-chardev", `socket,id=raw,path=${raw},server=on,wait=off`, "-device", "virtio-serial-pci,id=second", "-device", "virtserialport,bus=second.0,chardev=raw,name=bench.raw"],
+    ...[
+      "-chardev",
+      `socket,id=raw,path=${raw},server=on,wait=off`,
+      "-device",
+      "virtio-serial-pci,id=second",
+      "-device",
+      "virtserialport,bus=second.0,chardev=raw,name=bench.raw",
+    ],
     ...(virtiofsd === undefined
       ? []
       : [
@@ -136,7 +151,8 @@ async function startVirtiofsd(vm: PeerVm, shared: string): Promise<ChildProcess 
 }
 
 async function mountShared(guest: GuestAgent): Promise<boolean> {
-  const line = "mkdir -p /mnt/shared; for m in fuse virtiofs; do insmod $(find / -xdev -name $m.ko 2>/dev/null | head -1) 2>/dev/null; done; mount -t virtiofs shared /mnt/shared";
+  const line =
+    "mkdir -p /mnt/shared; for m in fuse virtiofs; do insmod $(find / -xdev -name $m.ko 2>/dev/null | head -1) 2>/dev/null; done; mount -t virtiofs shared /mnt/shared";
   return (await runInGuest(guest, line)) === 0;
 }
 
@@ -163,7 +179,9 @@ function peerContenders(peer: PeerGuest | undefined, direction: "push" | "pull",
     name: "bare-virtio-serial",
     run: async () => await (direction === "push" ? pushRaw(peer, content) : pullRaw(peer, content.length)),
   };
-  return shared === undefined ? [serial] : [serial, { name: "virtio-fs", run: async () => await copyShared(peer.guest, shared, direction, content) }];
+  return shared === undefined
+    ? [serial]
+    : [serial, { name: "virtio-fs", run: async () => await copyShared(peer.guest, shared, direction, content) }];
 }
 
 const PORT = "$(dirname $(grep -l bench.raw /sys/class/virtio-ports/*/name) | xargs basename)";

@@ -54,13 +54,22 @@ export async function compare(options: CompareOptions): Promise<void> {
     for (const contender of round % 2 === 0 ? contenders : contenders.toReversed()) {
       const value = await contender.run(round);
       samples.get(contender.name)?.push(value);
-      process.stderr.write(`${options.bench}/${options.case} round ${round + 1}/${options.n} ${contender.name}: ${value.toFixed(2)} ${options.unit}\n`);
+      process.stderr.write(
+        `${options.bench}/${options.case} round ${round + 1}/${options.n} ${contender.name}: ${value.toFixed(2)} ${options.unit}\n`,
+      );
     }
   }
   const ours = summarise(samples.get(options.ours.name) ?? []);
   for (const peer of options.peers.length === 0 ? [undefined] : options.peers) {
     const theirs = peer === undefined ? null : summarise(samples.get(peer.name) ?? []);
-    print({ ...pick(options), peer: peer?.name ?? null, ours, theirs, speedup: computeSpeedup(ours, theirs, options.unit), host: describeHost() });
+    print({
+      ...pick(options),
+      peer: peer?.name ?? null,
+      ours,
+      theirs,
+      speedup: computeSpeedup(ours, theirs, options.unit),
+      host: describeHost(),
+    });
   }
 }
 

@@ -4,7 +4,13 @@ import { closeSync, mkdirSync, mkdtempSync, openSync, readdirSync, readFileSync,
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { randomHex, systemRandom } from "@fluxvm/core";
-import { createGuestClient, encodeGuestConfigDisk, GUEST_AGENT_PORT_NAME, GUEST_ROOT_DISK_SERIAL, type GuestAgent } from "@fluxvm/guest-protocol";
+import {
+  createGuestClient,
+  encodeGuestConfigDisk,
+  GUEST_AGENT_PORT_NAME,
+  GUEST_ROOT_DISK_SERIAL,
+  type GuestAgent,
+} from "@fluxvm/guest-protocol";
 import { systemClock } from "@fluxvm/host";
 import { TestDaemon, importImage, importKernel } from "../test/fixtures/daemon.ts";
 import { ensureBusyboxLayout } from "../test/fixtures/artefacts.ts";
@@ -105,7 +111,12 @@ export function computeBareArguments(sample: SampleVm, vm: PeerVm): string[] {
     ...["-serial", `file:${join(vm.directory, "console.log")}`],
     ...["-device", "virtio-rng-pci"],
     ...["-drive", `file=${vm.root},format=qcow2,if=none,id=root`, "-device", "virtio-blk-pci,drive=root,serial=fluxvm-root"],
-    ...["-drive", `file=${vm.config},format=raw,if=none,id=config,readonly=on`, "-device", "virtio-blk-pci,drive=config,serial=fluxvm-config"],
+    ...[
+      "-drive",
+      `file=${vm.config},format=raw,if=none,id=config,readonly=on`,
+      "-device",
+      "virtio-blk-pci,drive=config,serial=fluxvm-config",
+    ],
     ...["-netdev", "user,id=net0", "-device", "virtio-net-pci,netdev=net0,romfile="],
     ...["-device", "virtio-serial-pci,max_ports=2", "-chardev", `socket,id=agent,path=${vm.socket},server=on,wait=off`],
     ...["-device", `virtserialport,chardev=agent,name=${GUEST_AGENT_PORT_NAME}`],
@@ -126,7 +137,12 @@ export async function connectAgent(vm: PeerVm): Promise<GuestAgent> {
     if (Date.now() > deadline) throw new Error(`no agent socket: ${readFileSync(join(vm.directory, "qemu.log"), "utf8")}`);
     await delay(2);
   }
-  const guest = createGuestClient({ endpoint: { kind: "unix", path: vm.socket }, token: vm.token, clock: systemClock, random: systemRandom });
+  const guest = createGuestClient({
+    endpoint: { kind: "unix", path: vm.socket },
+    token: vm.token,
+    clock: systemClock,
+    random: systemRandom,
+  });
   await guest.waitReady({ signal: AbortSignal.timeout(120_000) });
   await guest.ping({ signal: AbortSignal.timeout(10_000) });
   return guest;

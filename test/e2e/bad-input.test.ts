@@ -46,8 +46,20 @@ describe("bad input", () => {
     ["an absurd size", '{"name":"a","memory_mib":99999999999}', 400, "REQUEST_INVALID", "memory_mib"],
     ["an absurd disk", '{"name":"a","image":"busybox","disk_size_gib":1e12}', 400, "REQUEST_INVALID", "disk_size_gib"],
     ["a fractional vCPU", '{"name":"a","vcpus":1.5}', 400, "REQUEST_INVALID", "vcpus"],
-    ["a bad network", '{"name":"a","network":{"mode":"user","allow_cidrs":["10.0.0.0/99"]}}', 400, "REQUEST_INVALID", "network.allow_cidrs"],
-    ["two forwards of one port", '{"name":"a","image":"busybox","network":{"mode":"user","forwards":[{"host_port":8081,"guest_port":1},{"host_port":8081,"guest_port":2}]}}', 400, "REQUEST_INVALID", "network.forwards"],
+    [
+      "a bad network",
+      '{"name":"a","network":{"mode":"user","allow_cidrs":["10.0.0.0/99"]}}',
+      400,
+      "REQUEST_INVALID",
+      "network.allow_cidrs",
+    ],
+    [
+      "two forwards of one port",
+      '{"name":"a","image":"busybox","network":{"mode":"user","forwards":[{"host_port":8081,"guest_port":1},{"host_port":8081,"guest_port":2}]}}',
+      400,
+      "REQUEST_INVALID",
+      "network.forwards",
+    ],
     ["an unknown backend", '{"name":"a","image":"busybox","backend":"hyperspace"}', 400, "BACKEND_UNKNOWN"],
     ["an image that is not there", '{"name":"a","image":"nope"}', 404, "IMAGE_NOT_FOUND"],
     ["a kernel that is not there", '{"name":"a","image":"busybox","kernel":"nope"}', 404, "KERNEL_NOT_FOUND"],
@@ -57,7 +69,11 @@ describe("bad input", () => {
       const reply = await post("/v1/vms", body);
       assert.deepEqual([reply.status, reply.body.code], [status, code], JSON.stringify(reply.body));
       assert.ok(reply.body.requestId !== undefined && reply.body.message !== undefined && reply.body.class !== undefined);
-      if (field !== undefined) assert.ok(reply.body.fields?.some((f) => f.path.startsWith(field)), JSON.stringify(reply.body));
+      if (field !== undefined)
+        assert.ok(
+          reply.body.fields?.some((f) => f.path.startsWith(field)),
+          JSON.stringify(reply.body),
+        );
       assert.deepEqual(await daemon.client.vms.list(), []);
     });
   }
@@ -92,14 +108,19 @@ describe("bad input", () => {
     await importFails("floppy:a", "IMAGE_SOURCE_INVALID");
     const disk = join(directory, "disk.raw");
     writeFileSync(disk, Buffer.alloc(1024 * 1024, 7));
-    const digest = createHash("sha256").update(Buffer.alloc(1024 * 1024, 8)).digest("hex");
+    const digest = createHash("sha256")
+      .update(Buffer.alloc(1024 * 1024, 8))
+      .digest("hex");
     await importFails(disk, "IMAGE_DIGEST_MISMATCH", { sha256: digest });
     const qcow = join(directory, "short.qcow2");
     writeFileSync(qcow, Buffer.from("514649fb00000003", "hex"));
     truncateSync(qcow, 40);
     assert.ok(["IMAGE_TRUNCATED", "IMAGE_MALFORMED"].includes(await codeOf(qcow)));
     rmSync(directory, { recursive: true });
-    assert.deepEqual((await daemon.client.images.list()).map((image) => image.name), ["busybox"]);
+    assert.deepEqual(
+      (await daemon.client.images.list()).map((image) => image.name),
+      ["busybox"],
+    );
   });
 
   async function codeOf(source: string): Promise<string> {
@@ -123,7 +144,10 @@ describe("bad input", () => {
 it("says that QEMU is not there, and leaves nothing", async (t) => {
   const daemon = await startDaemon(t, { config: '[tools]\nqemu = "/nonexistent/qemu-system-x86_64"\n' });
   await importKernel(daemon);
-  await assert.rejects(daemon.client.vms.create({ name: "none", memory_mib: 64 }), (error) => isPlatformError(error) && /qemu/i.test(error.message));
+  await assert.rejects(
+    daemon.client.vms.create({ name: "none", memory_mib: 64 }),
+    (error) => isPlatformError(error) && /qemu/i.test(error.message),
+  );
   assert.deepEqual(await daemon.client.vms.list(), []);
   assert.deepEqual(findLeftovers(daemon.stateDir), []);
 });

@@ -7,7 +7,6 @@ import { sh, shOutput } from "../fixtures/world.ts";
 
 const KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJb0mCJbVbI5pFbZxYQ0m8mC9Xl0yqN6m1s0jT8u7a3K tester@example";
 
-
 it("boots systemd with the agent as a service and cloud-init finds its seed", { timeout: 900_000 }, async (t) => {
   const daemon = await startDaemon(t);
   await importKernel(daemon);

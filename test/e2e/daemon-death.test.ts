@@ -56,7 +56,10 @@ it("delivers 100 MB of numbered output byte for byte across 50 daemon kills", as
     if (kills < 50 && received >= nextKillAt && killing === undefined) {
       kills += 1;
       nextKillAt = received + 1_500_000;
-      killing = daemon.kill().then(async () => await daemon.start()).finally(() => (killing = undefined));
+      killing = daemon
+        .kill()
+        .then(async () => await daemon.start())
+        .finally(() => (killing = undefined));
     }
   }
   await killing;

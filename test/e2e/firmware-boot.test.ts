@@ -22,7 +22,14 @@ it("boots a disk by BIOS", async (t) => {
   const disk = join(daemon.directory, "bios.raw");
   writeBiosDisk(disk, "FLUXVM BIOS BOOT");
   await importImage(daemon, disk, "bios-disk");
-  await daemon.client.vms.create({ name: "old", image: "bios-disk", firmware: "bios", memory_mib: 64, agent: { enabled: false }, disk_size_gib: 0.01 });
+  await daemon.client.vms.create({
+    name: "old",
+    image: "bios-disk",
+    firmware: "bios",
+    memory_mib: 64,
+    agent: { enabled: false },
+    disk_size_gib: 0.01,
+  });
   await waitForConsole(daemon, "old", /FLUXVM BIOS BOOT/, 60_000);
   const stopped = await daemon.client.vms.stop("old", { timeout_seconds: 1 });
   assert.equal(stopped.state, "stopped");

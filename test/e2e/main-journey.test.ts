@@ -44,7 +44,11 @@ describe("the main journey", () => {
   });
 
   it("has a terminal that can be resized", async () => {
-    const session = await daemon.client.execs.start("journey", { command: ["sh", "-c", "stty size; read x; stty size"], stdin: true, tty: { rows: 24, cols: 80 } });
+    const session = await daemon.client.execs.start("journey", {
+      command: ["sh", "-c", "stty size; read x; stty size"],
+      stdin: true,
+      tty: { rows: 24, cols: 80 },
+    });
     let text = "";
     for await (const chunk of session.output()) {
       text += Buffer.from(chunk.data).toString();
@@ -60,7 +64,10 @@ describe("the main journey", () => {
     const content = randomBytes(32 * 1024 * 1024);
     const stat = await daemon.client.files.write("journey", "/root/deep/er/data.bin", content, { parents: true, mode: 0o640 });
     assert.equal(stat.size, content.length);
-    assert.equal(await shOutput(daemon, "journey", "sha256sum < /root/deep/er/data.bin"), `${createHash("sha256").update(content).digest("hex")}  -`);
+    assert.equal(
+      await shOutput(daemon, "journey", "sha256sum < /root/deep/er/data.bin"),
+      `${createHash("sha256").update(content).digest("hex")}  -`,
+    );
     const hash = createHash("sha256");
     const file = await daemon.client.files.read("journey", "/root/deep/er/data.bin");
     for await (const chunk of file.content) hash.update(chunk as Buffer);

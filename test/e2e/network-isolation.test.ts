@@ -49,7 +49,9 @@ it("forwards a host port into the guest on loopback only", async (t) => {
   const free = await listen("127.0.0.1");
   free.server.close();
   await bootVm(daemon, { name: "served", network: { mode: "user", forwards: [{ host_port: free.port, guest_port: 8080 }] } });
-  await daemon.client.execs.start("served", { command: ["sh", "-c", "mkdir -p /www; echo hello > /www/index.html; httpd -f -p 8080 -h /www"] });
+  await daemon.client.execs.start("served", {
+    command: ["sh", "-c", "mkdir -p /www; echo hello > /www/index.html; httpd -f -p 8080 -h /www"],
+  });
   let body = "";
   for (let attempt = 0; attempt < 40 && body === ""; attempt += 1) {
     body = await fetch(`http://127.0.0.1:${free.port}/index.html`, { signal: AbortSignal.timeout(3000) }).then(

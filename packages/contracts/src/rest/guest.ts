@@ -64,7 +64,9 @@ export type SignalExecRequest = Static<typeof SignalExecRequestSchema>;
 /** One-shot exec of the reference API: runs to its end and answers with everything. Output beyond 1 MiB a stream is cut and says so. */
 export const AgentExecRequestSchema = Type.Object(
   {
-    command: Type.Union([Type.String({ minLength: 1 }), Type.Array(Type.String(), { minItems: 1 })], { description: "A string is run by /bin/sh -c" }),
+    command: Type.Union([Type.String({ minLength: 1 }), Type.Array(Type.String(), { minItems: 1 })], {
+      description: "A string is run by /bin/sh -c",
+    }),
     timeout_seconds: Type.Optional(Type.Number({ exclusiveMinimum: 0, maximum: 3600, default: 30 })),
     env: Type.Optional(Type.Record(Type.String(), Type.String())),
     working_dir: Type.Optional(Type.String()),
@@ -75,7 +77,14 @@ export const AgentExecRequestSchema = Type.Object(
 );
 export type AgentExecRequest = Static<typeof AgentExecRequestSchema>;
 export const AgentExecResultSchema = Type.Object(
-  { stdout: Type.String(), stderr: Type.String(), exit: ExecExitSchema, stdout_truncated: Type.Boolean(), stderr_truncated: Type.Boolean(), duration_ms: Type.Number() },
+  {
+    stdout: Type.String(),
+    stderr: Type.String(),
+    exit: ExecExitSchema,
+    stdout_truncated: Type.Boolean(),
+    stderr_truncated: Type.Boolean(),
+    duration_ms: Type.Number(),
+  },
   { $id: "AgentExecResult" },
 );
 export type AgentExecResult = Static<typeof AgentExecResultSchema>;

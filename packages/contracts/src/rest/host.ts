@@ -11,13 +11,21 @@ export const CapabilitySchema = Type.Object({
 export type Capability = Static<typeof CapabilitySchema>;
 
 export const HostReportSchema = Type.Object(
-  { boot_id: Type.String(), probed_at: Type.String({ format: "date-time" }), kernel: Type.String(), capabilities: Type.Array(CapabilitySchema) },
+  {
+    boot_id: Type.String(),
+    probed_at: Type.String({ format: "date-time" }),
+    kernel: Type.String(),
+    capabilities: Type.Array(CapabilitySchema),
+  },
   { $id: "HostReport" },
 );
 export type HostReport = Static<typeof HostReportSchema>;
 
 export const ReadinessSchema = Type.Object(
-  { ok: Type.Boolean(), checks: Type.Array(Type.Object({ name: Type.String(), ok: Type.Boolean(), detail: Type.Optional(Type.String()) })) },
+  {
+    ok: Type.Boolean(),
+    checks: Type.Array(Type.Object({ name: Type.String(), ok: Type.Boolean(), detail: Type.Optional(Type.String()) })),
+  },
   { $id: "Readiness" },
 );
 export type Readiness = Static<typeof ReadinessSchema>;
@@ -33,5 +41,8 @@ export const ErrorBodySchema = Type.Object(
   { $id: "Error" },
 );
 
-export const VersionSchema = Type.Object({ version: Type.String(), api: Type.String(), instance_id: Type.String(), pid: Type.Integer() }, { $id: "Version" });
+export const VersionSchema = Type.Object(
+  { version: Type.String(), api: Type.String(), instance_id: Type.String(), pid: Type.Integer() },
+  { $id: "Version" },
+);
 export type Version = Static<typeof VersionSchema>;

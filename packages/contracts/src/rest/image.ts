@@ -24,8 +24,12 @@ export const CreateImageRequestSchema = Type.Object(
         "`oci:DIR[:TAG]`, `oci-archive:FILE[:TAG]`, `docker://REF`, `debian:SUITE[+package,…]`, an absolute path or an http(s) URL of a raw or qcow2 disk",
     }),
     name: Type.Optional(Type.String({ pattern: OBJECT_NAME_PATTERN, description: "Name to refer to it by; default: the source" })),
-    sha256: Type.Optional(Type.String({ pattern: "^[0-9a-f]{64}$", description: "Required for http(s) disks: the file must have this digest" })),
-    size_gib: Type.Optional(Type.Number({ exclusiveMinimum: 0, maximum: 65536, description: "Least size of the file system made from an OCI or Debian source" })),
+    sha256: Type.Optional(
+      Type.String({ pattern: "^[0-9a-f]{64}$", description: "Required for http(s) disks: the file must have this digest" }),
+    ),
+    size_gib: Type.Optional(
+      Type.Number({ exclusiveMinimum: 0, maximum: 65536, description: "Least size of the file system made from an OCI or Debian source" }),
+    ),
   },
   { additionalProperties: false, $id: "CreateImageRequest" },
 );
@@ -50,7 +54,11 @@ export const ImageViewSchema = Type.Object(
     progress: Type.Optional(ProgressSchema),
     error: Type.Optional(ImportErrorSchema),
     digest: Type.Optional(Type.String({ description: "sha256:… over every input that shaped the disk" })),
-    kind: Type.Optional(Type.Union([Type.Literal("rootfs"), Type.Literal("disk")], { description: "rootfs: a bare ext4 file system; disk: may carry partitions and a boot loader" })),
+    kind: Type.Optional(
+      Type.Union([Type.Literal("rootfs"), Type.Literal("disk")], {
+        description: "rootfs: a bare ext4 file system; disk: may carry partitions and a boot loader",
+      }),
+    ),
     format: Type.Optional(Type.Union([Type.Literal("raw"), Type.Literal("qcow2")])),
     virtual_size_bytes: Type.Optional(Type.Integer()),
     stored_bytes: Type.Optional(Type.Integer()),
@@ -69,8 +77,12 @@ export const CreateKernelRequestSchema = Type.Object(
       maxLength: 4096,
       description: "`debian:SUITE` (linux-image-cloud of the host's own sources), or an absolute path of a bzImage or PVH ELF",
     }),
-    modules: Type.Optional(Type.String({ pattern: "^/", maxLength: 4096, description: "For a bzImage: the directory `lib/modules/VERSION` that belongs to it" })),
-    name: Type.Optional(Type.String({ pattern: OBJECT_NAME_PATTERN, description: "Default: the kernel's release; the first one is also `default`" })),
+    modules: Type.Optional(
+      Type.String({ pattern: "^/", maxLength: 4096, description: "For a bzImage: the directory `lib/modules/VERSION` that belongs to it" }),
+    ),
+    name: Type.Optional(
+      Type.String({ pattern: OBJECT_NAME_PATTERN, description: "Default: the kernel's release; the first one is also `default`" }),
+    ),
     initrd: Type.Optional(Type.Boolean({ default: true, description: "false: no initrd and so no agent, for bare payloads" })),
   },
   { additionalProperties: false, $id: "CreateKernelRequest" },

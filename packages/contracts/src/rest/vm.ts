@@ -4,7 +4,10 @@ import { Type, type Static } from "typebox";
 const NAME_PATTERN = "^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$";
 const LABEL_KEY_PATTERN = "^[A-Za-z0-9][A-Za-z0-9._/-]{0,62}$";
 
-export const VmNameSchema = Type.String({ pattern: NAME_PATTERN, description: "1 to 63 of A-Z a-z 0-9 . _ - and starting with a letter or digit; unique on the host" });
+export const VmNameSchema = Type.String({
+  pattern: NAME_PATTERN,
+  description: "1 to 63 of A-Z a-z 0-9 . _ - and starting with a letter or digit; unique on the host",
+});
 export const LabelsSchema = Type.Record(Type.String({ pattern: LABEL_KEY_PATTERN }), Type.String({ maxLength: 255 }), {
   description: "Free key/value pairs to select by; at most 64",
   maxProperties: 64,
@@ -70,9 +73,13 @@ export const CloudInitSchema = Type.Object(
 
 export const WorkloadSchema = Type.Object(
   {
-    entrypoint: Type.Optional(Type.Array(Type.String(), { maxItems: 256, description: "Replaces the image's entrypoint; an empty list drops it" })),
+    entrypoint: Type.Optional(
+      Type.Array(Type.String(), { maxItems: 256, description: "Replaces the image's entrypoint; an empty list drops it" }),
+    ),
     command: Type.Optional(Type.Array(Type.String(), { maxItems: 1024, description: "Replaces the image's cmd" })),
-    env: Type.Optional(Type.Record(Type.String({ pattern: "^[^=\\u0000]+$" }), Type.String(), { description: "Added to the image's environment" })),
+    env: Type.Optional(
+      Type.Record(Type.String({ pattern: "^[^=\\u0000]+$" }), Type.String(), { description: "Added to the image's environment" }),
+    ),
     user: Type.Optional(Type.String({ maxLength: 255 })),
     working_dir: Type.Optional(Type.String({ pattern: "^/", maxLength: 4096 })),
     enabled: Type.Optional(Type.Boolean({ default: true, description: "false: boot the image without running its entrypoint" })),
@@ -84,13 +91,21 @@ export const CreateVmRequestSchema = Type.Object(
   {
     name: VmNameSchema,
     backend: Type.Optional(Type.String({ default: "auto", maxLength: 63, description: "VMM backend, or `auto`" })),
-    image: Type.Optional(Type.String({ maxLength: 1024, description: "Id, name or digest of an image of this host; without one the VM has no disk" })),
+    image: Type.Optional(
+      Type.String({ maxLength: 1024, description: "Id, name or digest of an image of this host; without one the VM has no disk" }),
+    ),
     vcpus: Type.Optional(Type.Integer({ minimum: 1, maximum: 254, default: 1 })),
     memory_mib: Type.Optional(Type.Integer({ minimum: 16, maximum: 4194304, default: 512 })),
     disk_size_gib: Type.Optional(
-      Type.Number({ exclusiveMinimum: 0, maximum: 65536, description: "Size of the root disk; grow only. Default: the image's size, at least [vm] disk_size_gib" }),
+      Type.Number({
+        exclusiveMinimum: 0,
+        maximum: 65536,
+        description: "Size of the root disk; grow only. Default: the image's size, at least [vm] disk_size_gib",
+      }),
     ),
-    kernel: Type.Optional(Type.String({ maxLength: 1024, description: "Id or name of a kernel of this host; default: the one called `default`" })),
+    kernel: Type.Optional(
+      Type.String({ maxLength: 1024, description: "Id or name of a kernel of this host; default: the one called `default`" }),
+    ),
     kernel_args: Type.Optional(Type.String({ maxLength: 2048, description: "Appended to the kernel command line" })),
     firmware: Type.Optional(
       Type.Union([Type.Literal("none"), Type.Literal("uefi"), Type.Literal("bios")], {
@@ -100,7 +115,8 @@ export const CreateVmRequestSchema = Type.Object(
     init: Type.Optional(
       Type.Union([Type.Literal("auto"), Type.Literal("agent"), Type.Literal("image")], {
         default: "auto",
-        description: "Who is PID 1 after a direct kernel boot: the image's init if it has one (`auto`), always the agent, or always the image's",
+        description:
+          "Who is PID 1 after a direct kernel boot: the image's init if it has one (`auto`), always the agent, or always the image's",
       }),
     ),
     accel: Type.Optional(Type.Union([Type.Literal("auto"), Type.Literal("kvm"), Type.Literal("tcg")], { default: "auto" })),
@@ -108,7 +124,9 @@ export const CreateVmRequestSchema = Type.Object(
     cloud_init: Type.Optional(CloudInitSchema),
     workload: Type.Optional(WorkloadSchema),
     agent: Type.Optional(Type.Object({ enabled: Type.Optional(Type.Boolean({ default: true })) }, { additionalProperties: false })),
-    ttl_seconds: Type.Optional(Type.Integer({ minimum: 1, maximum: 315360000, description: "The VM is deleted this long after its creation" })),
+    ttl_seconds: Type.Optional(
+      Type.Integer({ minimum: 1, maximum: 315360000, description: "The VM is deleted this long after its creation" }),
+    ),
     labels: Type.Optional(LabelsSchema),
   },
   { additionalProperties: false, $id: "CreateVmRequest" },
@@ -122,9 +140,35 @@ export type Labels = Record<string, string>;
 
 /** Fields of the specification that this version does not serve yet: refused by name with `FIELD_UNSUPPORTED`. */
 export const UNSERVED_VM_FIELDS: readonly string[] = [
-  "tenant", "created_by_token", "max_vcpus", "max_memory_mib", "initrd", "loadvm_tag", "extra_args", "shared_memory", "qga", "hyperv", "storage",
-  "shared_folders", "data_disks", "cdroms", "numa_node", "cpuset", "hugepages", "vfio_devices", "pod_uid", "secure_boot", "tpm", "security_profile",
-  "measurement_policy", "net_mbit_limit", "net_pps_limit", "blk_mbit_limit", "blk_ops_limit", "cpu_template", "autostart",
+  "tenant",
+  "created_by_token",
+  "max_vcpus",
+  "max_memory_mib",
+  "initrd",
+  "loadvm_tag",
+  "extra_args",
+  "shared_memory",
+  "qga",
+  "hyperv",
+  "storage",
+  "shared_folders",
+  "data_disks",
+  "cdroms",
+  "numa_node",
+  "cpuset",
+  "hugepages",
+  "vfio_devices",
+  "pod_uid",
+  "secure_boot",
+  "tpm",
+  "security_profile",
+  "measurement_policy",
+  "net_mbit_limit",
+  "net_pps_limit",
+  "blk_mbit_limit",
+  "blk_ops_limit",
+  "cpu_template",
+  "autostart",
 ];
 
 export const PatchVmRequestSchema = Type.Object(
@@ -138,7 +182,9 @@ export const PatchVmRequestSchema = Type.Object(
       }),
     ),
     ttl_seconds: Type.Optional(
-      Type.Union([Type.Integer({ minimum: 1, maximum: 315360000 }), Type.Null()], { description: "New time to live, counted from now; null removes it" }),
+      Type.Union([Type.Integer({ minimum: 1, maximum: 315360000 }), Type.Null()], {
+        description: "New time to live, counted from now; null removes it",
+      }),
     ),
   },
   { additionalProperties: false, $id: "PatchVmRequest" },
@@ -147,7 +193,13 @@ export type PatchVmRequest = Static<typeof PatchVmRequestSchema>;
 
 export const StopVmRequestSchema = Type.Object(
   {
-    timeout_seconds: Type.Optional(Type.Number({ minimum: 0, maximum: 3600, description: "How long the guest may take before it is killed; default [vm] stop_timeout_ms" })),
+    timeout_seconds: Type.Optional(
+      Type.Number({
+        minimum: 0,
+        maximum: 3600,
+        description: "How long the guest may take before it is killed; default [vm] stop_timeout_ms",
+      }),
+    ),
     force: Type.Optional(Type.Boolean({ default: false, description: "Kill at once" })),
   },
   { additionalProperties: false, $id: "StopVmRequest" },
@@ -162,7 +214,11 @@ export const VmViewSchema = Type.Object(
     id: Type.String(),
     name: Type.String(),
     state: Type.Unsafe<VmStateName>(Type.Union(VM_STATES.map((s) => Type.Literal(s)))), // the map loses the literals
-    reason: Type.Optional(Type.String({ description: "Why it is in this state, for stopped and failed: a short word such as guest_shutdown, killed, host_rebooted" })),
+    reason: Type.Optional(
+      Type.String({
+        description: "Why it is in this state, for stopped and failed: a short word such as guest_shutdown, killed, host_rebooted",
+      }),
+    ),
     message: Type.Optional(Type.String({ description: "One sentence for people about the reason" })),
     backend: Type.String(),
     machine: Type.Optional(Type.String({ description: "Machine model in use, while it runs" })),
