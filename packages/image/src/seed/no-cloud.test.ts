@@ -15,7 +15,7 @@ function readCloudConfig(userData: string): Record<string, unknown> {
 test("with nothing asked for, a guest still gets its name and an address", () => {
   const files = buildNoCloudFiles(base);
   assert.deepEqual(JSON.parse(files["meta-data"]), { "instance-id": "vm-1", "local-hostname": "web" });
-  assert.deepEqual(readCloudConfig(files["user-data"]), { hostname: "web", manage_etc_hosts: "localhost" });
+  assert.deepEqual(readCloudConfig(files["user-data"]), { hostname: "web", manage_etc_hosts: "localhost", locale: "false" });
   assert.deepEqual(JSON.parse(files["network-config"]), { version: 2, ethernets: { primary: { match: { name: "e*" }, dhcp4: true } } });
 });
 

@@ -61,6 +61,7 @@ function cloudConfig(spec: CloudInitSpec, hostname: string): Record<string, unkn
     hostname: hostname.split(".")[0],
     ...(hostname.includes(".") ? { fqdn: hostname } : {}),
     manage_etc_hosts: "localhost",
+    locale: "false", // the image's stays: cloud-init's own choice fails where that locale is not installed
     ...(spec.user === undefined ? {} : { users: [account(spec.user, keys)] }),
     ...(spec.user === undefined && keys.length > 0 ? { ssh_authorized_keys: keys } : {}),
     ...(packages.length === 0 ? {} : { package_update: true, packages }),
