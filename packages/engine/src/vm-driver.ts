@@ -321,7 +321,7 @@ export class VmDriver {
       state: toStoredState(state),
     };
     const visible = { from: toVisiblePhase(before), to: toVisiblePhase(state) };
-    const durationMs = this.#ports.clock.bootMs() - this.#changedAtBootMs;
+    const durationMs = Math.round((this.#ports.clock.bootMs() - this.#changedAtBootMs) * 10) / 10;
     const events = visible.from === visible.to || state.phase === "gone" ? [] : [this.#eventOf(visible, reason, durationMs)];
     if (durability === "required") await this.#commitOrHeal([planUpdate(record), ...events]);
     this.#record = record;

@@ -216,7 +216,7 @@ test("how a machine ends by itself decides between stopped and failed", () => {
   assert.deepEqual((["guest_shutdown", "guest_reset", "killed", "guest_panic", "crashed", "unknown"] as const).map(phaseAfter), [
     "stopped",
     "stopped",
-    "stopped",
+    "failed",
     "failed",
     "failed",
     "failed",

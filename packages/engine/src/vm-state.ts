@@ -399,8 +399,8 @@ function end(outcome: { readonly exit: VmExit; readonly atWallMs: number }): Dec
   switch (exit.reason) {
     case "guest_shutdown":
     case "guest_reset":
-    case "killed":
       return accept({ phase: "stopped", ...ending }, "none", "later");
+    case "killed": // by somebody else: what we kill is stopping
     case "guest_panic":
     case "crashed":
     case "unknown":
