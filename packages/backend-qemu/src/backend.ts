@@ -278,21 +278,9 @@ function computeRecord(plan: LaunchPlan, qemu: QemuPlan, process: HostProcess): 
 
 /** Says which file is missing before anything is made; QEMU itself would name a path. */
 async function requireFiles(plan: LaunchPlan, config: QemuConfig): Promise<void> {
-  const { boot } = plan;
   const files: [string, string | undefined][] = [
     ["the VM's directory", plan.workspace],
-    ...(boot.kind === "kernel"
-      ? ([
-          ["the kernel", boot.kernelPath],
-          ["the initrd", boot.initrdPath],
-        ] as [string, string | undefined][])
-      : []),
-    ...(boot.kind === "firmware" && boot.firmware === "uefi"
-      ? ([
-          ["the UEFI firmware", config.ovmfCode],
-          ["the firmware's variables", boot.varsPath],
-        ] as [string, string | undefined][])
-      : []),
+    ...listBootFiles(plan, config),
     ...plan.disks.flatMap((disk): [string, string][] => [
       [`disk ${disk.serial}`, disk.path],
       ...disk.backing.map((file): [string, string] => [`a backing file of disk ${disk.serial}`, file.path]),
@@ -307,6 +295,20 @@ async function requireFiles(plan: LaunchPlan, config: QemuConfig): Promise<void>
       throw new PlatformError(code, `Cannot launch ${plan.vmId}: ${what} cannot be read`, { cause: error, details: { path } });
     }
   }
+}
+
+function listBootFiles({ boot }: LaunchPlan, config: QemuConfig): [string, string | undefined][] {
+  if (boot.kind === "kernel") {
+    return [
+      ["the kernel", boot.kernelPath],
+      ["the initrd", boot.initrdPath],
+    ];
+  }
+  if (boot.firmware !== "uefi") return [];
+  return [
+    ["the UEFI firmware", config.ovmfCode],
+    ["the firmware's variables", boot.varsPath],
+  ];
 }
 
 function isNotListening(error: unknown): boolean {
