@@ -7,6 +7,7 @@
  * any point of this and starting it again converges.
  */
 import { withDeadline, type CallOptions } from "@fluxvm/core";
+import type { StoreChange } from "@fluxvm/store";
 import type { VmProcess } from "@fluxvm/vmm";
 import { attemptAdoption } from "./adopt-process.ts";
 import { planAdoption, type AdoptionPlan, type SeenMachine } from "./adoption-plan.ts";
@@ -59,12 +60,18 @@ function startDriver(adoption: Adoption, ports: EnginePorts): VmDriver {
   const record: VmRecord = { ...before, deadline, bootId: host.bootId, state: toStoredState(plan.state) };
   const from = before.state.phase;
   const to = toVisiblePhase(plan.state);
-  logger.info({ vmId: record.id, vmName: record.name, from, to, reason: plan.reason || "adopted", durationMs: 0 }, "vm adopted");
-  if (from !== to) observer.transition({ vmId: record.id, from, to, reason: plan.reason || "adopted", durationMs: 0 });
-  return new VmDriver(
-    { record, state: plan.state, effect: plan.effect, process, dirty: from !== to || before.bootId !== host.bootId },
-    ports,
-  );
+  const change = { from, to, reason: plan.reason || "adopted", durationMs: 0 };
+  logger.info({ vmId: record.id, vmName: record.name, ...change }, from === to ? "vm adopted" : "vm transition");
+  if (from !== to) observer.transition({ vmId: record.id, ...change });
+  const event: StoreChange = {
+    kind: "event",
+    type: `vm.${to}`,
+    subject: record.id,
+    wallMs: clock.wallMs(),
+    data: { ...change, name: record.name },
+  };
+  const start = { record, state: plan.state, effect: plan.effect, process, dirty: from !== to || before.bootId !== host.bootId };
+  return new VmDriver({ ...start, events: from === to ? [] : [event] }, ports);
 }
 
 /** Rules of running VMs that somebody took away meanwhile, as a reload of the firewall does. */

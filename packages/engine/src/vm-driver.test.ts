@@ -359,6 +359,32 @@ test("a stop that cannot be stored stops all the same, and is stored later", asy
   assert.equal(stored.state.phase, "stopped");
 });
 
+test("events of transitions that could not be stored at once are stored with the record later", async () => {
+  const world = new SimulatedWorld();
+  const life = world.incarnate([4, 5].map((occurrence) => ({ kind: "fail" as const, step: "store.commit", occurrence })));
+  const driver = await create(world, life);
+  await world.run(driver.request(STOP, FOREVER));
+  await world.clock.advance(10_000);
+  await world.quiesce();
+  assert.deepEqual(
+    world.durable.events.map((e) => e.type),
+    ["vm.creating", "vm.starting", "vm.running", "vm.stopping", "vm.stopped"],
+  );
+});
+
+test("what adoption finds out is an event too, with its reason", async () => {
+  const { world, machine } = await start();
+  world.stopDaemon();
+  machine.vanish();
+  await world.run(adoptVms(world.incarnate().ports, FOREVER));
+  await world.quiesce();
+  const last = world.durable.events.at(-1);
+  assert.deepEqual(
+    [last?.type, last?.data],
+    ["vm.failed", { from: "running", to: "failed", reason: "unknown", durationMs: 0, name: "test" }],
+  );
+});
+
 test("a start that cannot be stored is refused and nothing starts, even if it was stored after all", async () => {
   for (const kind of ["fail", "fail_after"] as const) {
     const world = new SimulatedWorld();
@@ -411,7 +437,7 @@ test("a caller that goes away stops waiting; the work goes on", async () => {
 test("closing lets go: the machine runs on and the next daemon takes it over", async () => {
   const { world, driver, machine } = await start();
   await world.run(driver.close());
-  await assert.rejects(driver.request(STOP, FOREVER), hasCode("REQUEST_CANCELLED"));
+  await assert.rejects(driver.request(STOP, FOREVER), hasCode("SHUTTING_DOWN"));
   assert.equal(machine.status, "running");
   const [again] = await world.run(adoptVms(world.incarnate().ports, FOREVER));
   assert.ok(again !== undefined);

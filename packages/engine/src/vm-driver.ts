@@ -29,6 +29,7 @@ import { judgeRequest, Waiters, type Judge } from "./waiters.ts";
 
 const MAILBOX_BOUND = 64;
 const MAX_WAITERS = 1024;
+const MAX_UNWRITTEN_EVENTS = 64;
 const PERSIST_RETRY_MS = 2_000;
 const EXPIRY_RETRY_MS = 5_000;
 /** Timers are re-armed at least this often, since the platform's have an upper bound. */
@@ -62,6 +63,8 @@ export interface DriverStart {
   readonly process: VmProcess | undefined;
   /** The record in memory is newer than the one on disk. */
   readonly dirty: boolean;
+  /** To be written with it. */
+  readonly events?: readonly StoreChange[];
 }
 
 export class VmDriver {
@@ -79,6 +82,7 @@ export class VmDriver {
   #nextEffectId = 1;
   #lastError: PlatformError | undefined;
   #dirty: boolean;
+  readonly #unwrittenEvents: StoreChange[];
   #changedAtBootMs: number;
   #cancelExpiry: () => void = () => undefined;
   #cancelPersist: () => void = () => undefined;
@@ -94,6 +98,7 @@ export class VmDriver {
     this.#record = start.record;
     this.#state = start.state;
     this.#dirty = start.dirty;
+    this.#unwrittenEvents = [...(start.events ?? [])];
     this.#changedAtBootMs = ports.clock.bootMs();
     this.#loop = this.#run();
     if (start.process !== undefined) this.#watch(start.process);
@@ -163,7 +168,7 @@ export class VmDriver {
     this.#closed = true;
     this.#cancelExpiry();
     this.#cancelPersist();
-    this.#effect?.controller.abort(new PlatformError("REQUEST_CANCELLED", "The daemon is stopping"));
+    this.#effect?.controller.abort(makeStoppingError());
     this.#mailbox.close();
     await this.#loop; // the message in hand
     await this.#effect?.done;
@@ -172,12 +177,13 @@ export class VmDriver {
         this.#ports.logger.error({ vmId: this.id, err: error }, "vm record not written at stop"),
       );
     this.#dropAgent();
-    this.#waiters.rejectAll(new PlatformError("REQUEST_CANCELLED", "The daemon is stopping"));
+    this.#waiters.rejectAll(makeStoppingError());
   }
 
   #post(message: Message & { reject(error: unknown): void }): void {
     try {
-      if (this.#closed || !this.#mailbox.post(message)) throw new PlatformError("REQUEST_CANCELLED", "The daemon is stopping");
+      if (this.#state.phase === "gone") throw new PlatformError("VM_NOT_FOUND", `VM "${this.#record.name}" is deleted`);
+      if (this.#closed || !this.#mailbox.post(message)) throw makeStoppingError();
     } catch (error) {
       message.reject(error);
     }
@@ -199,7 +205,7 @@ export class VmDriver {
 
   async #handle(message: Message): Promise<void> {
     if (this.#closed) {
-      if ("reject" in message) message.reject(new PlatformError("REQUEST_CANCELLED", "The daemon is stopping"));
+      if ("reject" in message) message.reject(makeStoppingError());
       return; // drained only
     }
     switch (message.kind) {
@@ -322,13 +328,14 @@ export class VmDriver {
     };
     const visible = { from: toVisiblePhase(before), to: toVisiblePhase(state) };
     const durationMs = Math.round((this.#ports.clock.bootMs() - this.#changedAtBootMs) * 10) / 10;
-    const events = visible.from === visible.to || state.phase === "gone" ? [] : [this.#eventOf(visible, reason, durationMs)];
+    const events = visible.from === visible.to || state.phase === "gone" ? [] : [this.#eventOf(state, visible, reason, durationMs)];
     if (durability === "required") await this.#commitOrHeal([planUpdate(record), ...events]);
+    else this.#unwrittenEvents.push(...events);
     this.#record = record;
     this.#state = state;
     if (durability === "required") this.#dirty = false;
-    if (durability === "later") await this.#persist(events);
-    if (durability === "never" && events.length > 0) await this.#commit(events).catch((error: unknown) => this.#logUnwritten(error));
+    if (durability === "later") await this.#persist();
+    if (durability === "never" && events.length > 0) await this.#commitEvents();
     if (visible.from !== visible.to) this.#announce(visible, reason, durationMs);
     if (getProcessRecord(state) === undefined && state.phase !== "stopping" && state.phase !== "deleting") this.#process = undefined;
     if (effect !== "none" && effect !== "teardown" && state.phase !== "stopping") this.#lastError = undefined;
@@ -344,22 +351,33 @@ export class VmDriver {
     this.#ports.observer.transition({ vmId: this.id, from, to, reason, durationMs });
   }
 
-  #eventOf(visible: { readonly from: VmPhase; readonly to: VmPhase }, reason: string, durationMs: number): StoreChange {
-    const message = describeState(this.#state).message;
+  #eventOf(state: VmState, visible: { readonly from: VmPhase; readonly to: VmPhase }, reason: string, durationMs: number): StoreChange {
+    const { message } = describeState(state);
     const data = { ...visible, reason, durationMs, name: this.#record.name, ...(message === undefined ? {} : { message }) };
     return { kind: "event", type: `vm.${visible.to}`, subject: this.id, wallMs: this.#ports.clock.wallMs(), data };
   }
 
   /** Writes the record as it is now, or sees to it that it is written soon. */
-  async #persist(events: readonly StoreChange[] = []): Promise<void> {
+  async #persist(): Promise<void> {
     if (this.#state.phase === "deleting" || this.#state.phase === "gone") return; // the teardown has the last word
     this.#dirty = true;
+    const events = this.#unwrittenEvents.splice(0);
     try {
       await this.#commit([planUpdate(this.#record), ...events]);
       this.#dirty = false;
     } catch (error) {
       this.#logUnwritten(error);
+      this.#unwrittenEvents.unshift(...events.slice(-MAX_UNWRITTEN_EVENTS)); // a bound, for a disk that stays full
       this.#persistLater();
+    }
+  }
+
+  /** Where the record on disk says the same already. An event alone is no reason to try again. */
+  async #commitEvents(): Promise<void> {
+    try {
+      await this.#commit(this.#unwrittenEvents.splice(0));
+    } catch (error) {
+      this.#logUnwritten(error);
     }
   }
 
@@ -463,4 +481,8 @@ export class VmDriver {
     this.#waiters.judge(snapshot);
     for (const listener of this.#listeners) listener(snapshot);
   }
+}
+
+function makeStoppingError(): PlatformError {
+  return new PlatformError("SHUTTING_DOWN", "The daemon is stopping");
 }

@@ -324,7 +324,7 @@ test("closing leaves VMs running; the next daemon has them all, and counts them"
   for (const name of ["a", "b"]) await world.run(first.manager.vms.create(makeCreateRequest(name), FOREVER));
   await world.run(first.manager.vms.pause("b", FOREVER));
   await world.run(first.manager.close());
-  await assert.rejects(world.run(first.manager.vms.create(makeCreateRequest("c"), FOREVER)), hasCode("REQUEST_CANCELLED"));
+  await assert.rejects(world.run(first.manager.vms.create(makeCreateRequest("c"), FOREVER)), hasCode("SHUTTING_DOWN"));
   const next = await startSimulatedDaemon(world);
   assert.deepEqual(
     (await next.manager.vms.list({})).map((v) => `${v.name} ${v.state}`),
@@ -337,6 +337,20 @@ test("closing leaves VMs running; the next daemon has them all, and counts them"
   assert.match(text, /fluxvm_vms\{state="failed"\} 0/);
   assert.match(text, /fluxvm_vms_by_backend\{backend="sim"\} 2/);
   assert.match(text, /fluxvm_vms_adopted_total 2/);
+});
+
+test("closing in the middle of a launch that hangs still ends, and the next daemon undoes it", async () => {
+  const first = await startSimulatedDaemon(undefined, { faults: [{ kind: "hang", step: "backend.launch", occurrence: 1 }] });
+  const { world } = first;
+  const creating = first.manager.vms.create(makeCreateRequest("a"), FOREVER);
+  creating.catch(() => undefined);
+  await world.quiesce();
+  await world.run(first.manager.close());
+  await assert.rejects(creating, hasCode("SHUTTING_DOWN"));
+  const next = await startSimulatedDaemon(world);
+  await world.quiesce();
+  assert.deepEqual(await next.manager.vms.list({}), []);
+  assertNothingLeft(world, "undone");
 });
 
 test("a machine that does not answer at the start is neither killed nor lost", async () => {

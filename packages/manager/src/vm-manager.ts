@@ -55,12 +55,19 @@ export async function createVmManager(ports: ManagerPorts, options: CallOptions)
     host: new HostOperations(ports, prober),
     close: async () => {
       vms.stopAccepting();
-      await withDeadline(
-        { clock: ports.clock, timeoutMs: CLOSE_TIMEOUT_MS, what: "letting go of the VMs" },
-        async () => await fleet.closeAll(),
-      );
+      await closeFleet(ports, fleet);
     },
   };
+}
+
+/** What does not let go in time is left to the next start, like after a crash. */
+async function closeFleet(ports: ManagerPorts, fleet: Fleet): Promise<void> {
+  const deadline = { clock: ports.clock, timeoutMs: CLOSE_TIMEOUT_MS, what: "letting go of the VMs" };
+  try {
+    await withDeadline(deadline, async () => await fleet.closeAll());
+  } catch (error) {
+    ports.logger.warn({ err: error }, "some vms were not let go of in time");
+  }
 }
 
 function makeEnginePorts(ports: ManagerPorts, metrics: Instruments<typeof MANAGER_METRICS>): EnginePorts {

@@ -202,7 +202,7 @@ export class VmOperations {
 
   async #createToRunning(request: CreateVmRequest, options: CallOptions & ReadyOption): Promise<VmDriver> {
     const { signal } = options;
-    if (this.#closed) throw new PlatformError("REQUEST_CANCELLED", "The daemon is stopping");
+    if (this.#closed) throw new PlatformError("SHUTTING_DOWN", "The daemon is stopping");
     checkRequest(request, this.#ports.config);
     this.#fleet.reserveName(request.name);
     let driver: VmDriver;
