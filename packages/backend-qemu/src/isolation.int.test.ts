@@ -112,11 +112,7 @@ test("a process with one VM's user can open, signal or trace nothing of another 
     const [a, b] = [await start(world), await start(world)];
     const { pid } = b.vm.record;
     const { workspace } = b.plan;
-    assert.equal(
-      await asUser(b.plan, `kill -0 ${pid} && ls ${workspace} && cat ${workspace}/console.log >/dev/null; test -S ${workspace}/qmp.sock`),
-      0,
-      "its own user can",
-    );
+    assert.equal(await asUser(b.plan, `kill -0 ${pid} && ls ${workspace} && test -S ${workspace}/qmp.sock`), 0, "its own user can");
     for (const line of [
       `kill -0 ${pid}`,
       `kill -9 ${pid}`,

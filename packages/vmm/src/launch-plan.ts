@@ -4,7 +4,7 @@ export interface LaunchPlan {
   readonly vmId: string;
   readonly instanceId: string;
   readonly name: string;
-  /** The VM's own directory, absolute, owned by `uid`; sockets, logs and disks live in it. */
+  /** The VM's own directory, absolute, writable for `gid`; sockets, logs and disks live in it. */
   readonly workspace: string;
   readonly uid: number;
   readonly gid: number;

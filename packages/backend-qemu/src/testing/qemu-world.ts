@@ -84,8 +84,8 @@ export class QemuWorld implements ConformanceWorld {
     const uid = this.#uid++;
     const workspace = join(this.folder, vmId);
     await mkdir(workspace);
-    await chown(workspace, uid, 0); // the log's writer has the daemon's group and no capabilities
-    await chmod(workspace, 0o770);
+    await chown(workspace, 0, uid); // as the daemon makes it: its own, sticky, and writable for the VM's group
+    await chmod(workspace, 0o1770);
     const plan: LaunchPlan = {
       vmId,
       instanceId: this.instanceId,
