@@ -23,14 +23,13 @@ import { runEffect, type EffectResult } from "./effects.ts";
 import type { GuestAgent, GuestAgentState } from "./guest-agent.ts";
 import type { EnginePorts } from "./ports.ts";
 import { describeState, getProcessRecord, toStoredState, toVisiblePhase } from "./state-view.ts";
-import { planUpdate, type VmRecord } from "./vm-record.ts";
+import { RecordWriter } from "./record-writer.ts";
+import type { VmRecord } from "./vm-record.ts";
 import { transition, type Decision, type VmEffect, type VmEvent, type VmPhase, type VmRequest, type VmState } from "./vm-state.ts";
 import { judgeRequest, Waiters, type Judge } from "./waiters.ts";
 
 const MAILBOX_BOUND = 64;
 const MAX_WAITERS = 1024;
-const MAX_UNWRITTEN_EVENTS = 64;
-const PERSIST_RETRY_MS = 2_000;
 const EXPIRY_RETRY_MS = 5_000;
 /** Timers are re-armed at least this often, since the platform's have an upper bound. */
 const MAX_TIMER_MS = 12 * 3_600_000;
@@ -81,11 +80,9 @@ export class VmDriver {
   #effect: { readonly id: number; readonly controller: AbortController; readonly done: Promise<void> } | undefined;
   #nextEffectId = 1;
   #lastError: PlatformError | undefined;
-  #dirty: boolean;
-  readonly #unwrittenEvents: StoreChange[];
+  readonly #writer: RecordWriter;
   #changedAtBootMs: number;
   #cancelExpiry: () => void = () => undefined;
-  #cancelPersist: () => void = () => undefined;
   #closed = false;
   /** Never rejects: the loop answers each failure. */
   readonly #loop: Promise<void>;
@@ -97,15 +94,22 @@ export class VmDriver {
     this.#waiters = new Waiters({ name: `VM "${start.record.name}"`, bound: MAX_WAITERS });
     this.#record = start.record;
     this.#state = start.state;
-    this.#dirty = start.dirty;
-    this.#unwrittenEvents = [...(start.events ?? [])];
+    this.#writer = new RecordWriter({
+      vmId: this.id,
+      store: ports.store,
+      clock: ports.clock,
+      logger: ports.logger,
+      dirty: start.dirty,
+      events: start.events ?? [],
+      requestRetry: () => this.#mailbox.postUnbounded({ kind: "persist" }),
+    });
     this.#changedAtBootMs = ports.clock.bootMs();
     this.#loop = this.#run();
     if (start.process !== undefined) this.#watch(start.process);
     this.#syncAgent();
     this.#startEffect(start.effect);
     this.#armExpiry();
-    if (this.#dirty) this.#mailbox.postUnbounded({ kind: "persist" });
+    if (start.dirty) this.#mailbox.postUnbounded({ kind: "persist" });
   }
 
   get snapshot(): VmSnapshot {
@@ -167,15 +171,12 @@ export class VmDriver {
     if (this.#closed) return;
     this.#closed = true;
     this.#cancelExpiry();
-    this.#cancelPersist();
     this.#effect?.controller.abort(makeStoppingError());
     this.#mailbox.close();
     await this.#loop; // the message in hand
     await this.#effect?.done;
-    if (this.#dirty)
-      await this.#commit([planUpdate(this.#record)]).catch((error: unknown) =>
-        this.#ports.logger.error({ vmId: this.id, err: error }, "vm record not written at stop"),
-      );
+    if (this.#writer.isDirty) await this.#persist();
+    this.#writer.stop();
     this.#dropAgent();
     this.#waiters.rejectAll(makeStoppingError());
   }
@@ -254,7 +255,7 @@ export class VmDriver {
     let record: VmRecord;
     try {
       record = { ...this.#record, ...message.change(this.#record) };
-      await this.#commitOrHeal([planUpdate(record)]);
+      await this.#writer.writeFirst(record);
     } catch (error) {
       message.reject(error);
       return;
@@ -329,13 +330,11 @@ export class VmDriver {
     const visible = { from: toVisiblePhase(before), to: toVisiblePhase(state) };
     const durationMs = Math.round((this.#ports.clock.bootMs() - this.#changedAtBootMs) * 10) / 10;
     const events = visible.from === visible.to || state.phase === "gone" ? [] : [this.#eventOf(state, visible, reason, durationMs)];
-    if (durability === "required") await this.#commitOrHeal([planUpdate(record), ...events]);
-    else this.#unwrittenEvents.push(...events);
+    if (durability === "required") await this.#writer.writeFirst(record, events);
     this.#record = record;
     this.#state = state;
-    if (durability === "required") this.#dirty = false;
-    if (durability === "later") await this.#persist();
-    if (durability === "never" && events.length > 0) await this.#commitEvents();
+    if (durability === "later") await this.#writer.writeSoon(record, events);
+    if (durability === "never" && events.length > 0) await this.#writer.writeEvents(events);
     if (visible.from !== visible.to) this.#announce(visible, reason, durationMs);
     if (getProcessRecord(state) === undefined && state.phase !== "stopping" && state.phase !== "deleting") this.#process = undefined;
     if (effect !== "none" && effect !== "teardown" && state.phase !== "stopping") this.#lastError = undefined;
@@ -357,52 +356,9 @@ export class VmDriver {
     return { kind: "event", type: `vm.${visible.to}`, subject: this.id, wallMs: this.#ports.clock.wallMs(), data };
   }
 
-  /** Writes the record as it is now, or sees to it that it is written soon. */
   async #persist(): Promise<void> {
     if (this.#state.phase === "deleting" || this.#state.phase === "gone") return; // the teardown has the last word
-    this.#dirty = true;
-    const events = this.#unwrittenEvents.splice(0);
-    try {
-      await this.#commit([planUpdate(this.#record), ...events]);
-      this.#dirty = false;
-    } catch (error) {
-      this.#logUnwritten(error);
-      this.#unwrittenEvents.unshift(...events.slice(-MAX_UNWRITTEN_EVENTS)); // a bound, for a disk that stays full
-      this.#persistLater();
-    }
-  }
-
-  /** Where the record on disk says the same already. An event alone is no reason to try again. */
-  async #commitEvents(): Promise<void> {
-    try {
-      await this.#commit(this.#unwrittenEvents.splice(0));
-    } catch (error) {
-      this.#logUnwritten(error);
-    }
-  }
-
-  #logUnwritten(error: unknown): void {
-    this.#ports.logger.error({ vmId: this.id, err: error }, "vm record not written, will try again");
-  }
-
-  async #commit(changes: readonly StoreChange[]): Promise<void> {
-    await this.#ports.store.commit(changes);
-  }
-
-  /** A commit that failed may be on disk all the same: the record as it is gets written over it. */
-  async #commitOrHeal(changes: readonly StoreChange[]): Promise<void> {
-    try {
-      await this.#commit(changes);
-    } catch (error) {
-      this.#persistLater();
-      throw error;
-    }
-  }
-
-  #persistLater(): void {
-    this.#dirty = true;
-    this.#cancelPersist();
-    this.#cancelPersist = this.#ports.clock.schedule(PERSIST_RETRY_MS, () => this.#mailbox.postUnbounded({ kind: "persist" }));
+    await this.#writer.writeSoon(this.#record);
   }
 
   #startEffect(effect: VmEffect): void {
@@ -475,6 +431,7 @@ export class VmDriver {
     const { snapshot } = this;
     if (snapshot.state.phase === "gone") {
       this.#cancelExpiry();
+      this.#writer.stop();
       this.#dropAgent();
       this.#mailbox.close();
     }
