@@ -5,8 +5,8 @@ import { formatDeb822, parseDeb822Sources, parseOneLineSources, selectSuite } fr
 
 const ONE_LINE = `
 # comment
-deb http://deb.debian.org/debian bookworm main contrib # trailing
-deb-src http://deb.debian.org/debian bookworm main
+deb http://mirror.example.org/debian bookworm main contrib # trailing
+deb-src http://mirror.example.org/debian bookworm main
 deb [signed-by=/k.gpg arch=amd64,arm64 trusted=yes] https://mirror.example/debian bookworm-updates main
 deb [arch=armhf] https://mirror.example/debian bookworm main
 deb cdrom:[Debian]/ bookworm main
@@ -14,7 +14,7 @@ nonsense
 `;
 
 const DEB822 = `Types: deb deb-src
-URIs: http://deb.debian.org/debian
+URIs: http://mirror.example.org/debian
   http://second.example/debian
 Suites: bookworm bookworm-updates trixie
 Components: main
@@ -48,7 +48,7 @@ test("the one-line format", () => {
   assert.deepEqual(
     entries.map(({ uris, suites }) => [...uris, ...suites]),
     [
-      ["http://deb.debian.org/debian", "bookworm"],
+      ["http://mirror.example.org/debian", "bookworm"],
       ["https://mirror.example/debian", "bookworm-updates"],
       ["cdrom:[Debian]/", "bookworm"],
     ],
@@ -64,7 +64,7 @@ test("the one-line format", () => {
 test("deb822: enabled binary entries, values over several lines", () => {
   const entries = parseDeb822Sources(DEB822, "amd64");
   assert.equal(entries.length, 2);
-  assert.deepEqual(entries[0]?.uris, ["http://deb.debian.org/debian", "http://second.example/debian"]);
+  assert.deepEqual(entries[0]?.uris, ["http://mirror.example.org/debian", "http://second.example/debian"]);
   assert.match(entries[0]?.fields[0]?.[1] ?? "", /BEGIN PGP[^]*END PGP/);
 });
 

@@ -60,8 +60,9 @@ async function transfer(options: DownloadRequest, progress: Progress): Promise<v
       throw new PlatformError("IMAGE_TOO_LARGE", `The disk has ${progress.total} bytes, the limit is ${maxBytes}`);
     const etag = response.headers.etag;
     progress.etag = typeof etag === "string" && !etag.startsWith("W/") ? etag : undefined;
+    // no encoding was set, so chunks are buffers
     for await (const chunk of response.body as AsyncIterable<Buffer>) {
-      await abortable(writer.write(chunk), signal); // no encoding was set
+      await abortable(writer.write(chunk), signal);
       onProgress(writer.size, progress.total);
     }
   } finally {

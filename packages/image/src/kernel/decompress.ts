@@ -39,8 +39,9 @@ async function decompressXz(input: Buffer, signal: AbortSignal): Promise<Buffer>
   tool.stdin.end(input);
   const chunks: Buffer[] = [];
   let size = 0;
+  // no encoding was set, so chunks are buffers
   for await (const chunk of tool.stdout as AsyncIterable<Buffer>) {
-    size += chunk.length; // no encoding was set
+    size += chunk.length;
     if (size > MAX_BYTES) {
       tool.kill();
       throw new PlatformError("KERNEL_INVALID", `It unpacks to more than ${MAX_BYTES} bytes`);

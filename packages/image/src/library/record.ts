@@ -22,7 +22,7 @@ export function parseRecord<Content extends { readonly digest: string }>(value: 
   for (const field of ["id", "name", "source", "requestKey"] as const) if (typeof row[field] !== "string") return undefined;
   if (typeof row.createdAtMs !== "number") return undefined;
   if (row.state !== "importing" && row.state !== "ready" && row.state !== "failed") return undefined;
-  const content = row.content as { readonly digest?: unknown } | undefined;
+  const content = row.content as { readonly digest?: unknown } | undefined; // its digest is looked at next
   if (row.state === "ready" && typeof content?.digest !== "string") return undefined;
   return value as ObjectRecord<Content>; // written by us, its outline checked above
 }

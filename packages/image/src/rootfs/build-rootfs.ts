@@ -99,10 +99,7 @@ async function sendLayers(request: RootfsRequest, tool: RunningTool, enter: (lay
       sent += chunk.length;
       if (sent > maxBytes)
         throw new PlatformError("IMAGE_TOO_LARGE", `The image unpacks to more than ${limits.maxUnpackedBytes} bytes (${layer.name})`);
-      for (let offset = 0; offset < chunk.length; offset += MAX_CHUNK_BYTES) {
-        const part = chunk.subarray(offset, offset + MAX_CHUNK_BYTES);
-        if (!(await writeFrame(tool.stdin, "D", part))) return false;
-      }
+      if (!(await writeData(tool.stdin, chunk))) return false;
       onBytes?.(sent);
     }
     if (!(await writeFrame(tool.stdin, "E", Buffer.alloc(0)))) return false;
@@ -110,6 +107,13 @@ async function sendLayers(request: RootfsRequest, tool: RunningTool, enter: (lay
   const finished = await writeFrame(tool.stdin, "F", Buffer.alloc(0));
   tool.stdin.end();
   return finished;
+}
+
+async function writeData(stdin: Writable, data: Buffer): Promise<boolean> {
+  for (let offset = 0; offset < data.length; offset += MAX_CHUNK_BYTES) {
+    if (!(await writeFrame(stdin, "D", data.subarray(offset, offset + MAX_CHUNK_BYTES)))) return false;
+  }
+  return true;
 }
 
 async function writeFrame(stdin: Writable, kind: "D" | "E" | "F", data: Buffer): Promise<boolean> {
