@@ -10,21 +10,47 @@ use crate::sys::{self, raw};
 
 const MAX_LIST_BYTES: usize = 64 * 1024;
 
-/// Loads the modules listed in a file, in its order. One that is missing or refused is said and passed over.
-pub fn load_modules(list: &[u8]) {
-    let Ok(text) = sys::read_file(list, MAX_LIST_BYTES) else { return };
-    for path in text.split(|b| *b == b'\n').map(<[u8]>::trim_ascii).filter(|p| !p.is_empty() && p[0] != b'#') {
-        let compressed = [&b".xz"[..], b".gz", b".zst"].iter().any(|end| path.ends_with(end));
-        let said = |what: &str, error: sys::Errno| log!("cannot {} {}: {}", what, String::from_utf8_lossy(path), describe(error.0));
-        match sys::open(path, raw::O_RDONLY).map(|file| sys::load_module(file.raw(), compressed)) {
-            Err(error) => said("open", error),
-            Ok(Err(error)) if error.is(sys::errno::ENOENT) => {
-                log!("cannot load {}: it needs one that is not loaded yet", String::from_utf8_lossy(path))
-            }
-            Ok(Err(error)) if !error.is(sys::errno::EEXIST) => said("load", error),
-            Ok(_) => {}
-        }
+/// A module file that is open, so that it can be loaded also after the initrd is gone.
+struct Module {
+    path: Vec<u8>,
+    file: sys::Result<sys::OwnedFd>,
+}
+
+/// Opens the modules a file lists, in its order.
+fn open_modules(list: &[u8]) -> Vec<Module> {
+    let text = sys::read_file(list, MAX_LIST_BYTES).unwrap_or_default();
+    let paths = text.split(|b| *b == b'\n').map(<[u8]>::trim_ascii).filter(|p| !p.is_empty() && p[0] != b'#');
+    paths.map(|path| Module { path: path.to_vec(), file: sys::open(path, raw::O_RDONLY) }).collect()
+}
+
+/// One that is missing or refused is said and passed over.
+fn load(module: &Module) {
+    let compressed = [&b".xz"[..], b".gz", b".zst"].iter().any(|end| module.path.ends_with(end));
+    let path = String::from_utf8_lossy(&module.path);
+    match module.file.as_ref().map(|file| sys::load_module(file.raw(), compressed)) {
+        Err(error) => log!("cannot open {}: {}", path, describe(error.0)),
+        Ok(Err(error)) if error.is(sys::errno::ENOENT) => log!("cannot load {}: it needs one that is not loaded yet", path),
+        Ok(Err(error)) if !error.is(sys::errno::EEXIST) => log!("cannot load {}: {}", path, describe(error.0)),
+        Ok(_) => {}
     }
+}
+
+pub fn load_modules(list: &[u8]) {
+    open_modules(list).iter().for_each(load);
+}
+
+/// Loads them from a process of its own, with what processor time nobody else wants: nothing at boot waits for these.
+pub fn load_modules_aside(list: &[u8]) {
+    let modules = open_modules(list);
+    if let Ok(sys::Fork::Child) = sys::fork() {
+        sys::set_nice(19);
+        modules.iter().for_each(load);
+        sys::exit(0);
+    }
+}
+
+pub fn has_disk(serial: &[u8]) -> bool {
+    find_disk(serial).is_some()
 }
 
 fn find_disk(serial: &[u8]) -> Option<Vec<u8>> {

@@ -21,7 +21,7 @@ mod stop;
 use alloc::string::ToString;
 use alloc::vec::Vec;
 
-use guest_agent::config::{Config, Init, Root};
+use guest_agent::config::{Config, Init, Root, Transport};
 use guest_agent::failure::describe;
 
 use crate::agent::{Agent, Core, Ended, StopRequest, ops};
@@ -37,12 +37,24 @@ pub fn run(start: &Start) -> ! {
     devices::load_modules(b"/etc/fluxvm/modules");
     let (config, text) = config_disk::find();
     apply(&config);
+    load_more_modules(&config);
     let root = config.root.as_ref().and_then(enter_root);
     if root.is_some() && image_init::is_wanted(config.init) {
         image_init::start(&config, &text, start.env);
         log!("the image's init could not be run; the agent takes its place");
     }
     serve(config)
+}
+
+/// While the initrd is still there: what this guest's devices need, and, in no hurry, what its image may use.
+fn load_more_modules(config: &Config) {
+    if matches!(config.transport, Transport::Vsock(_)) {
+        devices::load_modules(b"/etc/fluxvm/modules.vsock");
+    }
+    if devices::has_disk(b"fluxvm-seed") {
+        devices::load_modules(b"/etc/fluxvm/modules.seed");
+    }
+    devices::load_modules_aside(b"/etc/fluxvm/modules.late");
 }
 
 /// What needs no disk.

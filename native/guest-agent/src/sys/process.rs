@@ -68,6 +68,12 @@ pub fn kill(pid: Pid, signal: u8) -> Result<()> {
     call!(raw::__NR_kill, pid as isize, signal).map(|_| ())
 }
 
+/// How little processor time this process wants, up to 19.
+pub fn set_nice(nice: i32) {
+    const PRIO_PROCESS: usize = 0;
+    let _ = call!(raw::__NR_setpriority, PRIO_PROCESS, 0, nice as isize);
+}
+
 pub fn setsid() {
     let _ = call!(raw::__NR_setsid);
 }

@@ -14,7 +14,7 @@ import { fetchDebianKernel } from "./debian-kernel.ts";
 import { explainNoPvh, isElf } from "./elf.ts";
 import { buildInitrd } from "./initrd.ts";
 import type { KernelSource } from "./kernel-source.ts";
-import { collectModules } from "./modules.ts";
+import { collectModules, NO_MODULES } from "./modules.ts";
 
 export interface KernelImport {
   readonly source: KernelSource;
@@ -97,7 +97,7 @@ async function makeInitrd({ tools, context }: KernelImport, parts: Parts): Promi
       cause: error,
     });
   });
-  const modules = parts.modules === undefined ? { boot: [], late: [] } : await collectModules(parts.modules, context.signal);
+  const modules = parts.modules === undefined ? NO_MODULES : await collectModules(parts.modules, context.signal);
   return buildInitrd(agent, modules);
 }
 

@@ -9,13 +9,16 @@ const MODULES_DIRECTORY = "lib/modules";
 const EMPTY_DIRECTORIES = ["dev", "etc", "etc/fluxvm", "newroot", "proc", "run", "sys", "lib", MODULES_DIRECTORY];
 
 export function buildInitrd(agent: Uint8Array, modules: GuestModules): Buffer {
+  const every = new Map([modules.boot, modules.vsock, modules.seed, modules.late].flat().map((module) => [module.name, module]));
   const entries: CpioEntry[] = [
     ...EMPTY_DIRECTORIES.map((path): CpioEntry => ({ kind: "directory", path, mode: 0o755 })),
     { kind: "character-device", path: "dev/console", mode: 0o600, major: 5, minor: 1 },
     { kind: "file", path: "init", mode: 0o755, content: agent },
     { kind: "file", path: "etc/fluxvm/modules", mode: 0o644, content: listOf(modules.boot) },
+    { kind: "file", path: "etc/fluxvm/modules.vsock", mode: 0o644, content: listOf(modules.vsock) },
+    { kind: "file", path: "etc/fluxvm/modules.seed", mode: 0o644, content: listOf(modules.seed) },
     { kind: "file", path: "etc/fluxvm/modules.late", mode: 0o644, content: listOf(modules.late) },
-    ...[...modules.boot, ...modules.late].map((module): CpioEntry => ({
+    ...[...every.values()].map((module): CpioEntry => ({
       kind: "file",
       path: placeOf(module),
       mode: 0o644,

@@ -17,10 +17,15 @@ export const BOOT_MODULES = [
   "virtio_console",
   "ext4",
   "virtio_net",
-  "vmw_vsock_virtio_transport",
 ] as const;
 
-/** Loaded after the workload started: for what it may mount or use. */
+/** Loaded before the root file system is mounted where the agent's channel is a vsock. */
+export const VSOCK_MODULES = ["vmw_vsock_virtio_transport"] as const;
+
+/** Loaded before the root file system is mounted where there is a NoCloud seed: the image has no modules of this kernel. */
+export const SEED_MODULES = ["isofs", "nls_utf8"] as const;
+
+/** Loaded beside the image's start, in no hurry: for what it may mount or use. */
 export const LATE_MODULES = [
   "virtio_rng",
   "virtio_balloon",
@@ -48,10 +53,15 @@ export interface GuestModule {
   readonly content: Buffer;
 }
 
+/** Each list can be loaded after `boot` whatever came of the others, so a module may be in several. */
 export interface GuestModules {
   readonly boot: readonly GuestModule[];
+  readonly vsock: readonly GuestModule[];
+  readonly seed: readonly GuestModule[];
   readonly late: readonly GuestModule[];
 }
+
+export const NO_MODULES: GuestModules = { boot: [], vsock: [], seed: [], late: [] };
 
 const MAX_FILES = 50_000;
 const MAX_DEPTH = 12;
@@ -62,8 +72,9 @@ export async function collectModules(directory: string, signal: AbortSignal): Pr
   if (files.size === 0) throw new PlatformError("KERNEL_INVALID", `There is no module in ${JSON.stringify(directory)}`);
   const loaded = new Map<string, GuestModule>();
   const boot = await resolve(BOOT_MODULES, { directory, files, loaded, signal });
-  const late = await resolve(LATE_MODULES, { directory, files, loaded, signal });
-  return { boot, late };
+  const after = async (names: readonly string[]): Promise<GuestModule[]> =>
+    await resolve(names, { directory, files, loaded: new Map(loaded), signal });
+  return { boot, vsock: await after(VSOCK_MODULES), seed: await after(SEED_MODULES), late: await after(LATE_MODULES) };
 }
 
 interface Resolution {
