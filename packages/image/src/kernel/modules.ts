@@ -10,14 +10,7 @@ import { decompress } from "./decompress.ts";
 import { readModuleNeeds } from "./elf.ts";
 
 /** Loaded before the root file system is mounted: each costs boot time. */
-export const BOOT_MODULES = [
-  "virtio_pci",
-  "virtio_mmio",
-  "virtio_blk",
-  "virtio_console",
-  "ext4",
-  "virtio_net",
-] as const;
+export const BOOT_MODULES = ["virtio_pci", "virtio_mmio", "virtio_blk", "virtio_console", "ext4", "virtio_net"] as const;
 
 /** Loaded before the root file system is mounted where the agent's channel is a vsock. */
 export const VSOCK_MODULES = ["vmw_vsock_virtio_transport"] as const;
