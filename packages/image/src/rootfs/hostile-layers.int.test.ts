@@ -102,7 +102,7 @@ test("nothing leads out of the root and no device is made", async (t) => {
       layers.map((items) => ({ items })),
     );
     assert.equal(image.error?.code, "IMAGE_LAYER_UNSAFE", `${name}: ${image.state} ${String(image.error?.message)}`);
-    assert.ok(image.error?.message.includes(named), `${name}: ${String(image.error?.message)}`);
+    assert.ok(image.error?.message.includes(named), `${name}: ${image.error.message}`);
     assert.deepEqual(await w.listState(), [], name);
   }
   assert.deepEqual(await Promise.all(watched.map(fingerprint)), before);
