@@ -1,8 +1,13 @@
 /** Images and kernels: the same life of import, progress, use and deletion. `reference` is an id, a name or a digest. */
 import type { CreateImageRequest, CreateKernelRequest, ImageView, KernelView, Progress } from "@fluxvm/contracts";
 import { isPlatformError } from "@fluxvm/contracts";
+import { setTimeout as sleep } from "node:timers/promises";
 import type { Transport } from "./transport.ts";
 import type { Call } from "./vms.ts";
+
+/** Of one request; `follow` asks again. */
+const LONGEST_WAIT_SECONDS = 600;
+const PROGRESS_INTERVAL_MS = 500;
 
 interface Importable {
   readonly id: string;
@@ -46,11 +51,7 @@ export function createObjectClient<Request, View extends Importable>(
     get,
     wait,
     async follow(reference, options) {
-      for (;;) {
-        const view = await waitOrGet(reference, { wait, get, signal: options.signal });
-        options.onProgress(view);
-        if (view.state !== "importing") return view;
-      }
+      return await followImport(reference, { wait, get, ...options });
     },
     async delete(reference, options = {}) {
       await transport.empty("DELETE", path(reference), options);
@@ -61,14 +62,27 @@ export function createObjectClient<Request, View extends Importable>(
 interface Polls<View> extends Call {
   readonly wait: (reference: string, options: Call & { readonly timeoutSeconds: number }) => Promise<View>;
   readonly get: (reference: string, options: Call) => Promise<View>;
+  readonly onProgress: (view: View) => void;
 }
 
-/** The end of the import if it comes within half a second, else its state now. */
-async function waitOrGet<View>(reference: string, polls: Polls<View>): Promise<View> {
+/** One long wait for the end, and beside it a look at the progress now and then. */
+async function followImport<View extends Importable>(reference: string, polls: Polls<View>): Promise<View> {
+  const stop = new AbortController();
+  const signal = polls.signal === undefined ? stop.signal : AbortSignal.any([stop.signal, polls.signal]);
+  const ended = polls.wait(reference, { timeoutSeconds: LONGEST_WAIT_SECONDS, signal });
   try {
-    return await polls.wait(reference, { timeoutSeconds: 0.5, signal: polls.signal });
+    for (;;) {
+      polls.onProgress(await polls.get(reference, { signal }));
+      const view = await Promise.race([ended, sleep(PROGRESS_INTERVAL_MS, undefined, { signal })]);
+      if (view === undefined) continue;
+      polls.onProgress(view);
+      return view;
+    }
   } catch (error) {
     if (!isPlatformError(error, "WAIT_TIMEOUT")) throw error;
-    return await polls.get(reference, { signal: polls.signal });
+    return await followImport(reference, polls);
+  } finally {
+    stop.abort();
+    ended.catch(() => undefined);
   }
 }
