@@ -69,7 +69,8 @@ interface Polls<View> extends Call {
 async function followImport<View extends Importable>(reference: string, polls: Polls<View>): Promise<View> {
   const stop = new AbortController();
   const signal = polls.signal === undefined ? stop.signal : AbortSignal.any([stop.signal, polls.signal]);
-  const ended = polls.wait(reference, { timeoutSeconds: LONGEST_WAIT_SECONDS, signal });
+  const ended = waitForEnd(reference, { ...polls, signal });
+  ended.catch(() => undefined); // raced below, perhaps only after it failed
   try {
     for (;;) {
       polls.onProgress(await polls.get(reference, { signal }));
@@ -78,11 +79,18 @@ async function followImport<View extends Importable>(reference: string, polls: P
       polls.onProgress(view);
       return view;
     }
-  } catch (error) {
-    if (!isPlatformError(error, "WAIT_TIMEOUT")) throw error;
-    return await followImport(reference, polls);
   } finally {
     stop.abort();
-    ended.catch(() => undefined);
+  }
+}
+
+async function waitForEnd<View>(reference: string, { wait, signal }: Pick<Polls<View>, "wait" | "signal">): Promise<View> {
+  for (;;) {
+    try {
+      return await wait(reference, { timeoutSeconds: LONGEST_WAIT_SECONDS, signal });
+    } catch (error) {
+      if (!isPlatformError(error, "WAIT_TIMEOUT")) throw error;
+      await sleep(PROGRESS_INTERVAL_MS, undefined, { signal });
+    }
   }
 }
