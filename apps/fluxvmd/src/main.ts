@@ -10,6 +10,7 @@ import { createLogger, describeError, type Logger } from "@fluxvm/telemetry";
 import { CONFIG_FLAGS, parseFlags } from "./config/flags.ts";
 import { loadConfig } from "./config/load-config.ts";
 import { DOCTOR_SWITCHES, runDoctor } from "./doctor.ts";
+import { avoidWrongOptimisation } from "./engine-flags.ts";
 import { serve } from "./serve.ts";
 import { readVersion } from "./version.ts";
 
@@ -141,6 +142,7 @@ function describeUsage(): string {
   ].join("\n");
 }
 
+avoidWrongOptimisation();
 try {
   const code = await main(process.argv.slice(2));
   if (code !== undefined) process.exitCode = code;
