@@ -1,6 +1,7 @@
 /** A raw or qcow2 disk, from this host or over HTTP(S), to a read-only base. Never whole in memory. */
+import { createHash } from "node:crypto";
 import { constants } from "node:fs";
-import { chmod, open, rename, stat, type FileHandle } from "node:fs/promises";
+import { chmod, copyFile, open, rename, rm, stat, type FileHandle } from "node:fs/promises";
 import { join } from "node:path";
 import { abortable, PlatformError } from "@fluxvm/core";
 import { DISK_QCOW2, DISK_RAW, type ImageContent } from "../content.ts";
@@ -20,11 +21,12 @@ export async function importDisk(request: ImageImport, source: DiskSource): Prom
   const { context, files, sha256 } = request;
   const name = source.kind === "file" ? source.path : source.url;
   const path = join(context.directory, "disk");
-  const handle = await open(path, "wx+", 0o600);
+  const isShared = source.kind === "file" && (await shareBlocks(source.path, path));
+  const handle = await open(path, isShared ? "r+" : "wx+", 0o600);
   let facts: DiskFacts;
   let found: string;
   try {
-    found = await fetchInto(handle, request, source);
+    found = isShared ? await hashShared(handle, request) : await fetchInto(handle, request, source);
     if (sha256 !== undefined && found !== sha256) {
       throw new PlatformError("IMAGE_DIGEST_MISMATCH", `The disk ${JSON.stringify(name)} has sha256 ${found}, not ${sha256}`);
     }
@@ -52,6 +54,39 @@ async function finish(
   await rename(path, join(directory, file));
   const { blocks } = await stat(join(directory, file));
   return { digest, ...facts, file, storedBytes: blocks * 512 };
+}
+
+/** A copy that shares its blocks with the source until one of them changes, where the file system can. */
+async function shareBlocks(from: string, to: string): Promise<boolean> {
+  const info = await stat(from).catch(() => undefined);
+  if (info?.isFile() !== true) return false;
+  try {
+    await copyFile(from, to, constants.COPYFILE_EXCL | constants.COPYFILE_FICLONE_FORCE);
+    await chmod(to, 0o600);
+    return true;
+  } catch {
+    await rm(to, { force: true });
+    return false;
+  }
+}
+
+/** The copy is ours alone, so what is hashed is what is kept. */
+async function hashShared(handle: FileHandle, { context, limits }: ImageImport): Promise<string> {
+  const { size } = await handle.stat();
+  if (size > limits.maxUnpackedBytes)
+    throw new PlatformError("IMAGE_TOO_LARGE", `The disk is larger than ${limits.maxUnpackedBytes} bytes`);
+  const hash = createHash("sha256");
+  for (let position = 0; position < size;) {
+    context.signal.throwIfAborted();
+    const buffer = Buffer.allocUnsafe(Math.min(READ_BYTES, size - position));
+    const { bytesRead } = await handle.read(buffer, 0, buffer.length, position);
+    if (bytesRead === 0) break;
+    hash.update(buffer.subarray(0, bytesRead));
+    position += bytesRead;
+    context.report({ phase: "verifying", done_bytes: position, total_bytes: size });
+  }
+  if (size % 512 !== 0) await handle.truncate(Math.ceil(size / 512) * 512);
+  return hash.digest("hex");
 }
 
 /** Resolves with the hex digest of the bytes. */
