@@ -20,6 +20,8 @@ export interface FileOptions {
   readonly grep?: string | undefined;
 }
 
+/** What `bin/fluxctl` runs the product with (decision record 0011). */
+const NODE_FLAGS = ["--no-function-context-cells"];
 const REPORTER = join(import.meta.dirname, "reporter.ts");
 
 export async function runTestFile(options: FileOptions): Promise<UnitResult> {
@@ -30,7 +32,7 @@ export async function runTestFile(options: FileOptions): Promise<UnitResult> {
     if (options.grep !== undefined) args.push(`--test-name-pattern=${options.grep}`);
     const { root: cwd, timeoutMs } = options;
     const { NODE_TEST_CONTEXT: _, ...env } = options.env; // set inside node:test, it would silence the reporter
-    const outcome = await run({ command: process.execPath, args: [...args, options.path], cwd, env, timeoutMs });
+    const outcome = await run({ command: process.execPath, args: [...NODE_FLAGS, ...args, options.path], cwd, env, timeoutMs });
     const records = readRecords(report);
     const extra = explainEnd(options, outcome, records);
     return { name: options.path, durationMs: outcome.durationMs, records: [...records, ...extra], output: outcome.output };

@@ -28,27 +28,25 @@ export function decodeLz4Legacy(input: Buffer, maxBytes: number): Buffer | undef
   return blocks.length === 0 ? undefined : Buffer.concat(blocks);
 }
 
-/** `undefined` for anything that is no valid block. */
+/**
+ * `undefined` for anything that is no valid block. Positions are plain locals on purpose: Node 26's optimiser
+ * miscompiles this loop when a closure changes them, and then puts out wrong bytes (decision record 0011).
+ */
 export function decodeBlock(input: Buffer): Buffer | undefined {
   const output = Buffer.allocUnsafe(BLOCK_BYTES);
   let read = 0;
   let written = 0;
-  /** A length's continuation: bytes are added up to and with the first that is not 255. -1 when it is cut off. */
-  const extend = (length: number): number => {
-    let sum = length;
-    for (;;) {
-      const byte = input[read];
-      if (byte === undefined) return -1;
-      read += 1;
-      sum += byte;
-      if (byte !== 255) return sum;
-    }
-  };
   while (read < input.length) {
     const token = input[read] ?? 0;
     read += 1;
-    const literals = token >> 4 === 15 ? extend(15) : token >> 4;
-    if (literals < 0 || read + literals > input.length || written + literals > BLOCK_BYTES) return undefined;
+    let literals = token >> 4;
+    if (literals === 15) {
+      const end = findLengthEnd(input, read);
+      if (end === undefined) return undefined;
+      literals += sumBytes(input, read, end);
+      read = end;
+    }
+    if (read + literals > input.length || written + literals > BLOCK_BYTES) return undefined;
     input.copy(output, written, read, read + literals);
     read += literals;
     written += literals;
@@ -56,12 +54,29 @@ export function decodeBlock(input: Buffer): Buffer | undefined {
     if (read + 2 > input.length) return undefined;
     const distance = input.readUInt16LE(read);
     read += 2;
-    const match = ((token & 15) === 15 ? extend(15) : token & 15) + 4;
-    if (match < 4 || distance === 0 || distance > written || written + match > BLOCK_BYTES) return undefined;
+    let match = (token & 15) + 4;
+    if (match === 19) {
+      const end = findLengthEnd(input, read);
+      if (end === undefined) return undefined;
+      match += sumBytes(input, read, end);
+      read = end;
+    }
+    if (distance === 0 || distance > written || written + match > BLOCK_BYTES) return undefined;
     copyMatch(output, written, { distance, length: match });
     written += match;
   }
   return output.subarray(0, written);
+}
+
+/** A length goes on up to and with the first byte that is not 255; `undefined` when it is cut off. */
+function findLengthEnd(input: Buffer, from: number): number | undefined {
+  let at = from;
+  while (input[at] === 255) at += 1;
+  return at < input.length ? at + 1 : undefined;
+}
+
+function sumBytes(input: Buffer, from: number, to: number): number {
+  return (to - from - 1) * 255 + (input[to - 1] ?? 0);
 }
 
 /** The source may overlap what is being written: then it repeats itself. */
