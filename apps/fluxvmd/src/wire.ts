@@ -18,6 +18,7 @@ import { createDisks } from "./adapters/disks.ts";
 import { createEgress, createRefusingEgress, loadUidOwners, type ClosableEgress } from "./adapters/egress.ts";
 import { createGuests } from "./adapters/guests.ts";
 import { createHostProbe, createHostService } from "./adapters/host-service.ts";
+import { listUsedUids, planVmUsers } from "./adapters/vm-users.ts";
 import { createWorkspaces } from "./adapters/workspaces.ts";
 import type { Binaries } from "./binaries.ts";
 
@@ -95,7 +96,8 @@ export async function wire(inputs: WireInputs): Promise<Runtime> {
   });
   const backends = new Map<string, VmBackend>([[qemu.name, qemu]]);
 
-  const egress = await openEgress(inputs);
+  const owners = await loadUidOwners(store);
+  const egress = await openEgress(inputs, owners);
   const manager = await createVmManager(
     {
       clock,
@@ -122,7 +124,7 @@ export async function wire(inputs: WireInputs): Promise<Runtime> {
         stopTimeoutMs: config.vm.stop_timeout_ms,
         readyTimeoutMs: config.vm.ready_timeout_ms,
         consoleLogMaxBytes: config.vm.console_log_max_bytes,
-        users: chooseUsers(config),
+        users: chooseUsers(config, instanceId, owners),
         maxVcpus: config.vm.max_vcpus,
         maxMemoryMib: config.vm.max_memory_mib,
         parallelLaunches: config.vm.parallel_launches,
@@ -144,18 +146,20 @@ export async function wire(inputs: WireInputs): Promise<Runtime> {
   };
 }
 
-/** As root each VM has a uid of its own; without, everything is the caller's. */
-function chooseUsers(config: Config): VmUsers {
+/** As root each VM has a uid of its own; without, everything is the caller's. `owners`: the uids of this instance's VMs. */
+function chooseUsers(config: Config, instanceId: InstanceId, owners: ReadonlyMap<number, string>): VmUsers {
   const uid = process.getuid?.() ?? 0;
   if (uid !== 0) return { kind: "shared", uid, gid: process.getgid?.() ?? uid };
-  return { kind: "range", start: config.vm.uid_start, count: config.vm.uid_count };
+  const range = { start: config.vm.uid_start, count: config.vm.uid_count };
+  const foreign = new Set([...listUsedUids(range)].filter((used) => !owners.has(used)));
+  return planVmUsers(range, instanceId, foreign);
 }
 
-async function openEgress({ instanceId, store, logger, signal }: WireInputs): Promise<ClosableEgress> {
+async function openEgress({ instanceId, logger, signal }: WireInputs, owners: ReadonlyMap<number, string>): Promise<ClosableEgress> {
   if (process.getuid?.() !== 0) return createRefusingEgress("without root the host cannot be kept out of a guest's reach");
   try {
     const guard = await openEgressGuard({ instanceId, signal });
-    return createEgress({ guard, owners: await loadUidOwners(store) });
+    return createEgress({ guard, owners });
   } catch (error) {
     if (!(error instanceof PlatformError)) throw error;
     logger.warn({ err: error }, "no egress guard, vms get no network");
