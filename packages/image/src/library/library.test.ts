@@ -31,7 +31,6 @@ async function openWorld(
   options: { readonly directory?: string; readonly store?: MemoryStoreOptions; readonly slots?: number } = {},
 ): Promise<World> {
   const directory = options.directory ?? (await mkdtemp(join(tmpdir(), "fluxvm-library-")));
-  t.after(async () => await rm(directory, { recursive: true, force: true }));
   const store = createMemoryStore(options.store);
   const clock = new ManualClock();
   const random = createSeededRandom(1);
@@ -51,6 +50,10 @@ async function openWorld(
     random,
     logger: createNullLogger(),
     importTimeoutMs: 60_000,
+  });
+  t.after(async () => {
+    await library.close();
+    await rm(directory, { recursive: true, force: true });
   });
   await library.load();
   await files.start();
