@@ -32,7 +32,7 @@ export interface Contender {
 
 export function summarise(samples: readonly number[]): Summary {
   const sorted = samples.toSorted((a, b) => a - b);
-  const at = (quantile: number): number => sorted[Math.min(sorted.length - 1, Math.ceil(quantile * sorted.length) - 1)] ?? Number.NaN;
+  const at = (quantile: number): number => sorted[Math.max(0, Math.ceil(quantile * sorted.length) - 1)] ?? Number.NaN;
   const round = (value: number): number => Math.round(value * 1000) / 1000;
   return { min: round(at(0)), p50: round(at(0.5)), p99: round(at(0.99)), max: round(at(1)) };
 }

@@ -1,5 +1,5 @@
 /** libvirt as a peer, without systemd: its daemons are started for the bench and ended after it. */
-import { execFileSync, spawn, type ChildProcess } from "node:child_process";
+import { execFileSync, spawn, spawnSync, type ChildProcess } from "node:child_process";
 import { chmodSync, existsSync, mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
@@ -33,8 +33,11 @@ export class Libvirt {
     for (const path of [vm.root, vm.config]) chmodSync(path, 0o666);
     chmodSync(vm.directory, 0o777);
     chmodSync(lab.scratch, 0o777);
+    chmodSync(lab.daemon.directory, 0o755);
+    chmodSync(lab.daemon.stateDir, 0o711);
     writeFileSync(xml, describeDomain(lab, vm, name));
-    execFileSync("virsh", ["-c", URI, "create", xml], { stdio: ["ignore", "ignore", "pipe"] });
+    const { status, stderr } = spawnSync("virsh", ["-c", URI, "create", xml], { encoding: "utf8" });
+    if (status !== 0) throw new Error(`virsh create: ${stderr}`);
   }
 
   destroy(name: string): void {

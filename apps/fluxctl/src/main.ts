@@ -1,12 +1,7 @@
 /** The process: its streams, signals and exit, and nothing else. */
-import { enableCompileCache } from "node:module";
 import { fileURLToPath } from "node:url";
 import type { Environment } from "./environment.ts";
-
-// Halves the start. Beside the sources and not in /tmp, where anybody could put code for root to run; where it cannot
-// be written nothing is lost. The program is imported afterwards, since only later imports profit.
-enableCompileCache(fileURLToPath(new URL("../../../.cache/compile", import.meta.url)));
-const { runCli } = await import("./run-cli.ts");
+import { runCli } from "./run-cli.ts";
 
 const DAEMON = fileURLToPath(new URL("../../fluxvmd/src/main.ts", import.meta.url));
 const BROKEN_PIPE_EXIT = 141;
