@@ -35,21 +35,21 @@ export const VM_REQUEST = { image: "busybox", memory_mib: 256, vcpus: 1, network
 
 export async function openLab(): Promise<Lab> {
   const daemon = new TestDaemon({});
-  await daemon.start();
-  await importKernel(daemon);
-  await importImage(daemon, ensureBusyboxLayout(), "busybox");
   const scratch = mkdtempSync("/tmp/fluxvm-bench-");
-  const sample = await takeSample(daemon);
-  return {
-    daemon,
-    scratch,
-    sample,
-    close: async () => {
-      rmSync(scratch, { recursive: true, force: true });
-      const left = await daemon.destroy();
-      if (left.length > 0) process.stderr.write(`left behind: ${left.join(", ")}\n`);
-    },
+  const close = async (): Promise<void> => {
+    rmSync(scratch, { recursive: true, force: true });
+    const left = await daemon.destroy();
+    if (left.length > 0) process.stderr.write(`left behind: ${left.join(", ")}\n`);
   };
+  try {
+    await daemon.start();
+    await importKernel(daemon);
+    await importImage(daemon, ensureBusyboxLayout(), "busybox");
+    return { daemon, scratch, sample: await takeSample(daemon), close };
+  } catch (error) {
+    await close();
+    throw error;
+  }
 }
 
 async function takeSample(daemon: TestDaemon): Promise<SampleVm> {
