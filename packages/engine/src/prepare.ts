@@ -60,10 +60,9 @@ async function holdResources(requested: Requested, ports: EnginePorts, scope: Sc
   const { path: workspace } = await ports.workspaces.ensure(id, owner, { signal });
   if (isNew && spec.network.mode === "user")
     addRelease(scope, ports.clock, "egress", async (fresh) => await ports.egress.remove({ vmId: id, uid: owner.uid }, { signal: fresh }));
-  const [{ disks, rootDisk }, boot] = await settleAll<[MadeDisks, BootPlan, void]>([
+  const [{ disks, rootDisk }, boot] = await settleAll<[MadeDisks, BootPlan]>([
     makeDisks(record, workspace, ports, signal),
     makeBootPlan(record, workspace, ports, signal),
-    openNetwork(record, ports, signal),
   ]);
   const plan = computeLaunchPlan(record, {
     instanceId: ports.host.instanceId,
@@ -82,7 +81,8 @@ async function launch(held: ResourcesHeld, ports: EnginePorts, scope: Scope, sig
     throw new PlatformError("BACKEND_UNKNOWN", `There is no backend "${record.backend}" in this daemon's configuration`);
   // By listing, since a launch that failed half-way has no handle.
   addRelease(scope, ports.clock, "process", async (fresh) => await endProcesses(record.id, undefined, ports, { signal: fresh }));
-  const process = await backend.launch(plan, { signal });
+  // The rules are needed before the guest's first instruction, which is after the launch: so they are made beside it.
+  const [process] = await settleAll<[VmProcess, void]>([backend.launch(plan, { signal }), openNetwork(record, ports, signal)]);
   signal.throwIfAborted(); // the machine is of no use to anybody any more
   return { phase: "launched", process, rootDisk };
 }

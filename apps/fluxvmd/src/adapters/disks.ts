@@ -1,9 +1,10 @@
 /** The disk files of a VM, written natively and given to the VM's user. Each appears whole or not at all. */
-import { chmod, chown, copyFile, rename, rm, stat } from "node:fs/promises";
+import { constants } from "node:fs";
+import { chmod, chown, copyFile, rename, rm, stat, writeFile } from "node:fs/promises";
 import { PlatformError } from "@fluxvm/core";
 import type { Disks, GuestConfig, Owner, SeedSpec } from "@fluxvm/engine";
 import { encodeGuestConfigDisk, GUEST_AGENT_PORT_NAME, GUEST_CONFIG_DISK_SERIAL, GUEST_ROOT_DISK_SERIAL } from "@fluxvm/guest-protocol";
-import { toFileError, writeFileDurable } from "@fluxvm/host";
+import { toFileError } from "@fluxvm/host";
 import { writeNoCloudSeed, type ImageService } from "@fluxvm/image";
 
 const SEED_SERIAL = "fluxvm-seed";
@@ -26,7 +27,7 @@ export function createDisks(options: DisksOptions): Disks {
       return { serial: GUEST_ROOT_DISK_SERIAL, path, format: "qcow2", readonly: false, backing, bootable: false };
     },
     async writeConfigDisk({ path, config, owner }) {
-      await writeFileDurable(path, encodeGuestConfigDisk(toAgentConfig(config)));
+      await writeAnew(path, encodeGuestConfigDisk(toAgentConfig(config)));
       await give(path, owner);
       return { serial: GUEST_CONFIG_DISK_SERIAL, path, format: "raw", readonly: true, backing: [], bootable: false };
     },
@@ -69,11 +70,28 @@ function toSeedInput(seed: SeedSpec): Parameters<typeof writeNoCloudSeed>[1] {
   return { instanceId, hostname, cloudInit, network: mac === undefined ? { kind: "none" } : { kind: "dhcp", mac } };
 }
 
+/**
+ * Not synced: it is written for each start, so none that a crash of the host left is ever read. `wx` follows no link that
+ * an earlier run of the VM may have put in its directory.
+ */
+async function writeAnew(path: string, content: Uint8Array): Promise<void> {
+  const partial = `${path}.partial`;
+  try {
+    await rm(partial, { force: true });
+    await writeFile(partial, content, { mode: 0o600, flag: "wx" });
+    await rename(partial, path);
+  } catch (error) {
+    await rm(partial, { force: true });
+    throw toFileError(error, "write the guest's configuration disk");
+  }
+}
+
 async function ensureCopy(source: string, target: string): Promise<void> {
   if ((await stat(target).catch(() => undefined)) !== undefined) return;
   const partial = `${target}.partial`;
   try {
-    await copyFile(source, partial);
+    await rm(partial, { force: true });
+    await copyFile(source, partial, constants.COPYFILE_EXCL);
     await rename(partial, target);
   } catch (error) {
     await rm(partial, { force: true });
