@@ -11,7 +11,7 @@ set -eu
 cd -- "$(dirname -- "$0")/../.."
 
 RUN_PACKAGES="qemu-system-x86 qemu-utils ovmf seabios mmdebstrap skopeo nftables iproute2 e2fsprogs xz-utils lz4 zstd cpio ca-certificates"
-TEST_PACKAGES="umoci busybox-static docker-registry grub-efi-amd64-bin grub-common dosfstools mtools xorriso genisoimage"
+TEST_PACKAGES="umoci busybox-static docker-registry grub-efi-amd64-bin grub-common dosfstools mtools xorriso genisoimage xfsprogs"
 RUST_TARGET=x86_64-unknown-linux-gnu
 PACKAGES=$RUN_PACKAGES
 APT_LISTS=/var/lib/apt/lists
