@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
@@ -7,6 +7,7 @@ import { ERROR_CATALOGUE } from "@fluxvm/core";
 import { formatTable, type Generator } from "./generator.ts";
 import { configPages, describeType, formatToml, listConfigKeys } from "./generators/config.ts";
 import { errorsPage } from "./generators/errors.ts";
+import { createMetricsPage } from "./generators/metrics.ts";
 import { runGenerators } from "./run.ts";
 
 const one: Generator = { name: "one", generate: async () => await Promise.resolve({ "docs/deep/one.md": "1\n" }) };
@@ -56,4 +57,18 @@ test("keys keep their section, types are in words, values are TOML", () => {
 
 test("a bar in a cell does not end it", () => {
   assert.equal(formatTable(["a"], [["x|y\nz"]]), "| a |\n| --- |\n| x\\|y z |");
+});
+
+test("the metrics page has a section for each owner, and an owner that declares none is an error", async () => {
+  const page = (await createMetricsPage(join(import.meta.dirname, "../..")).generate())["docs/manual/metrics.md"] ?? "";
+  for (const text of ["## packages/api", "## packages/manager", "`fluxvm_vms`", "`fluxvm_vm_transitions_total`"])
+    assert.ok(page.includes(text), text);
+  const root = mkdtempSync(join(tmpdir(), "gen-"));
+  try {
+    mkdirSync(join(root, "packages/mute/src"), { recursive: true });
+    writeFileSync(join(root, "packages/mute/src/metrics.ts"), "export const MUTE_METRICS = {};\n");
+    await assert.rejects(createMetricsPage(root).generate(), /mute.*exports no METRICS/);
+  } finally {
+    rmSync(root, { recursive: true });
+  }
 });

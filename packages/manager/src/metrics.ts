@@ -2,7 +2,7 @@
 import { VM_STATES } from "@fluxvm/contracts";
 import { counter, defineMetrics, gauge, histogram } from "@fluxvm/telemetry";
 
-export const MANAGER_METRICS = defineMetrics({
+export const METRICS = defineMetrics({
   vms: gauge({ name: "fluxvm_vms", help: "VMs of this host by state.", labels: { state: [...VM_STATES] } }),
   vmsByBackend: gauge({ name: "fluxvm_vms_by_backend", help: "VMs of this host by backend.", labels: { backend: [] } }),
   agentsReady: gauge({ name: "fluxvm_vm_agents_ready", help: "VMs whose guest agent answers." }),

@@ -14,7 +14,7 @@ import { BackendProber } from "./backend-prober.ts";
 import { Fleet } from "./fleet.ts";
 import { GuestOperations } from "./guest-operations.ts";
 import { HostOperations } from "./host-operations.ts";
-import { MANAGER_METRICS } from "./metrics.ts";
+import { METRICS } from "./metrics.ts";
 import type { ManagerPorts } from "./ports.ts";
 import { VmOperations } from "./vm-operations.ts";
 
@@ -37,7 +37,7 @@ export interface VmManager {
  * @throws PlatformError of the store, `STORE_CORRUPT`, `STORE_TOO_NEW`.
  */
 export async function createVmManager(ports: ManagerPorts, options: CallOptions): Promise<VmManager> {
-  const metrics = ports.metrics.create(MANAGER_METRICS);
+  const metrics = ports.metrics.create(METRICS);
   const engine = makeEnginePorts(ports, metrics);
   const fleet = new Fleet(ports.config.users);
   for (const driver of await adoptVms(engine, options)) {
@@ -70,7 +70,7 @@ async function closeFleet(ports: ManagerPorts, fleet: Fleet): Promise<void> {
   }
 }
 
-function makeEnginePorts(ports: ManagerPorts, metrics: Instruments<typeof MANAGER_METRICS>): EnginePorts {
+function makeEnginePorts(ports: ManagerPorts, metrics: Instruments<typeof METRICS>): EnginePorts {
   const { config } = ports;
   const observer: VmObserver = {
     transition: ({ from, to, durationMs }) => {
@@ -83,11 +83,11 @@ function makeEnginePorts(ports: ManagerPorts, metrics: Instruments<typeof MANAGE
 }
 
 /** Gauges are set from what is true when they are asked for. */
-function countAtRender(ports: ManagerPorts, metrics: Instruments<typeof MANAGER_METRICS>, fleet: Fleet): void {
+function countAtRender(ports: ManagerPorts, metrics: Instruments<typeof METRICS>, fleet: Fleet): void {
   ports.metrics.beforeRender(() => {
     const snapshots = fleet.list().map((driver) => driver.snapshot);
     const byState = countBy(snapshots.map((s) => toVisiblePhase(s.state)));
-    for (const state of MANAGER_METRICS.vms.labels.state) metrics.vms.set({ state }, byState.get(state) ?? 0);
+    for (const state of METRICS.vms.labels.state) metrics.vms.set({ state }, byState.get(state) ?? 0);
     const byBackend = countBy(snapshots.map((s) => s.record.backend));
     for (const backend of ports.backends.keys()) metrics.vmsByBackend.set({ backend }, byBackend.get(backend) ?? 0);
     metrics.agentsReady.set(snapshots.filter((s) => s.agent.state === "ready").length);

@@ -26,7 +26,7 @@ import type { Instruments } from "@fluxvm/telemetry";
 import { checkRequest, computeNeeds, resolveSpec } from "./admission.ts";
 import type { BackendProber } from "./backend-prober.ts";
 import type { Fleet } from "./fleet.ts";
-import type { MANAGER_METRICS } from "./metrics.ts";
+import type { METRICS } from "./metrics.ts";
 import type { ManagerPorts } from "./ports.ts";
 import { requireAgent, waitForFirstCommand, type ReadyPhases } from "./ready.ts";
 import { matchesSelector, parseSelector } from "./selector.ts";
@@ -45,7 +45,7 @@ export interface VmOperationsParts {
   readonly engine: EnginePorts;
   readonly fleet: Fleet;
   readonly prober: BackendProber;
-  readonly metrics: Instruments<typeof MANAGER_METRICS>;
+  readonly metrics: Instruments<typeof METRICS>;
 }
 
 export class VmOperations {
@@ -53,7 +53,7 @@ export class VmOperations {
   readonly #engine: EnginePorts;
   readonly #fleet: Fleet;
   readonly #prober: BackendProber;
-  readonly #metrics: Instruments<typeof MANAGER_METRICS>;
+  readonly #metrics: Instruments<typeof METRICS>;
   #closed = false;
 
   constructor(parts: VmOperationsParts) {

@@ -1,4 +1,4 @@
-/** `docs/manual/metrics.md` from every `src/metrics.ts` that exports `METRICS`. */
+/** `docs/manual/metrics.md` from the `METRICS` of every `src/metrics.ts`. One without them would be left out unseen, so it is an error. */
 import { globSync } from "node:fs";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
@@ -8,18 +8,22 @@ import { formatTable, markGenerated, type Generator } from "../generator.ts";
 const INTRO = `# Metrics
 
 \`GET /metrics\` gives the daemon's metrics in the Prometheus text format. Each combination of the listed label values starts
-at zero; a label marked "any" has a row from its first use on. Durations are in seconds, sizes in bytes.
+at zero; a label marked "any" has a row from its first use on. Durations are in seconds, sizes in bytes. The usual metrics of
+a process and of Node (\`process_*\`, \`nodejs_*\`) come with them.
 `;
+
+/** What declares the words, and no metric. */
+const DEFINITIONS = "packages/telemetry/src/metrics.ts";
 
 export function createMetricsPage(root: string): Generator {
   return {
     name: "metrics",
     async generate() {
-      const files = globSync(["packages/*/src/metrics.ts", "apps/*/src/metrics.ts"], { cwd: root }).sort();
+      const found = globSync(["packages/*/src/metrics.ts", "apps/*/src/metrics.ts"], { cwd: root });
+      const files = found.filter((file) => file !== DEFINITIONS).sort();
       const sections: string[] = [];
       for (const file of files) {
         const declarations = await readDeclarations(join(root, file));
-        if (declarations === undefined) continue;
         sections.push(
           `\n## ${file.replace("/src/metrics.ts", "")}\n`,
           formatTable(["Metric", "Kind", "Labels", "Meaning"], declarations.map(toRow)),
@@ -30,9 +34,10 @@ export function createMetricsPage(root: string): Generator {
   };
 }
 
-async function readDeclarations(file: string): Promise<MetricDeclaration[] | undefined> {
+async function readDeclarations(file: string): Promise<MetricDeclaration[]> {
   const module = (await import(pathToFileURL(file).href)) as { readonly METRICS?: MetricDeclarations }; // the convention of metrics.ts
-  return module.METRICS === undefined ? undefined : Object.values(module.METRICS);
+  if (module.METRICS === undefined) throw new Error(`${file} exports no METRICS: the manual would not have its metrics`);
+  return Object.values(module.METRICS);
 }
 
 function toRow(d: MetricDeclaration): string[] {
