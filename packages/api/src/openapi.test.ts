@@ -2,6 +2,7 @@ import { strict as assert } from "node:assert";
 import { test } from "node:test";
 import * as contracts from "@fluxvm/contracts";
 import { ERROR_CLASSES } from "@fluxvm/core";
+import { Validator } from "@seriousme/openapi-schema-validator";
 import { buildOpenApiDocument } from "./document.ts";
 import { createTestApi, type OpenApiDocument, type OpenApiOperation } from "./testing/test-api.ts";
 
@@ -12,6 +13,22 @@ function listOperations(): { readonly path: string; readonly method: string; rea
     Object.entries(item).map(([method, operation]) => ({ path, method, operation })),
   );
 }
+
+async function validate(candidate: object): Promise<{ readonly valid: boolean; readonly errors?: unknown }> {
+  const copy = JSON.parse(JSON.stringify(candidate)) as Record<string, unknown>; // as a client reads it, and free to be changed
+  return await new Validator().validate(copy);
+}
+
+test("it is valid by the official JSON Schema of OpenAPI 3.1, and what is not does not pass", async () => {
+  const result = await validate(document);
+  assert.ok(result.valid, JSON.stringify(result.errors, undefined, 1));
+  for (const broken of [
+    { ...document, info: { title: "no version" } },
+    { ...document, paths: { "/v1/vms": { get: { responses: { abc: { description: "no status" } } } } } },
+    { ...document, components: { schemas: { Vm: { type: "objekt" } } } },
+  ])
+    assert.equal((await validate(broken)).valid, false, JSON.stringify(broken).slice(0, 200));
+});
 
 test("the head of the document is OpenAPI 3.1", () => {
   assert.equal(document.openapi, "3.1.0");
