@@ -4,7 +4,7 @@
  */
 import { spawn, type ChildProcess } from "node:child_process";
 import { randomBytes } from "node:crypto";
-import { createReadStream, existsSync, mkdirSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { createReadStream, existsSync, mkdirSync, writeFileSync } from "node:fs";
 import { connect, type Socket } from "node:net";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
@@ -151,8 +151,9 @@ async function startVirtiofsd(vm: PeerVm, shared: string): Promise<ChildProcess 
 }
 
 async function mountShared(guest: GuestAgent): Promise<boolean> {
+  // The agent loads fuse and virtiofs aside, after it serves.
   const line =
-    "mkdir -p /mnt/shared; for m in fuse virtiofs; do insmod $(find / -xdev -name $m.ko 2>/dev/null | head -1) 2>/dev/null; done; mount -t virtiofs shared /mnt/shared";
+    "mkdir -p /mnt/shared; for i in $(seq 100); do mount -t virtiofs shared /mnt/shared 2>/dev/null && exit 0; sleep 0.1; done; exit 1";
   return (await runInGuest(guest, line)) === 0;
 }
 
@@ -220,17 +221,24 @@ async function openRaw(path: string): Promise<Socket> {
 
 /** The same copy through the shared folder: the guest reads or writes it with cp and sync. */
 async function copyShared(guest: GuestAgent, shared: string, direction: "push" | "pull", content: Uint8Array): Promise<number> {
-  const path = join(shared, `${direction}.bin`);
-  rmSync(path, { force: true });
+  const name = `${direction}-${(copies += 1)}.bin`; // a new one each time: the guest caches names
+  const path = join(shared, name);
   const start = performance.now();
   if (direction === "push") {
     writeFileSync(path, content);
-    await runInGuest(guest, "cp /mnt/shared/push.bin /root/file.bin; sync");
+    await requireSuccess(guest, `cp /mnt/shared/${name} /root/file.bin; sync`);
     return rate(content.length, start);
   }
-  await runInGuest(guest, "cp /root/file.bin /mnt/shared/pull.bin; sync");
+  await requireSuccess(guest, `cp /root/file.bin /mnt/shared/${name} && sync`);
   let bytes = 0;
   for await (const chunk of createReadStream(path)) bytes += (chunk as Buffer).length;
-  if (bytes !== content.length || statSync(path).size !== content.length) throw new Error("virtio-fs lost bytes");
+  if (bytes !== content.length) throw new Error("virtio-fs lost bytes");
   return rate(bytes, start);
+}
+
+let copies = 0;
+
+async function requireSuccess(guest: GuestAgent, line: string): Promise<void> {
+  const code = await runInGuest(guest, line);
+  if (code !== 0) throw new Error(`"${line}" ended with ${code}`);
 }
