@@ -3,6 +3,7 @@ import { test } from "node:test";
 import { isPlatformError, type ErrorCode } from "@fluxvm/core";
 import { adoptVms } from "./adopt.ts";
 import { createVm } from "./create-vm.ts";
+import { MAX_RESETS, SETTLED_MS } from "./reset-budget.ts";
 import { toVisiblePhase } from "./state-view.ts";
 import { makeNewVm, SimulatedWorld, type Fault, type Incarnation, type NewVmOptions, type SimulatedMachine } from "./testing/index.ts";
 import type { VmDriver } from "./vm-driver.ts";
@@ -11,6 +12,7 @@ import { judgeCreate } from "./waiters.ts";
 
 const FOREVER = { signal: new AbortController().signal };
 const STOP: VmRequest = { kind: "stop", force: false, graceMs: 10_000 };
+const RESET = { reason: "guest_reset", message: "The guest reset" } as const;
 const DELETE: VmRequest = { kind: "delete", reason: "requested" };
 
 async function create(world: SimulatedWorld, life: Incarnation, options: NewVmOptions = {}): Promise<VmDriver> {
@@ -187,6 +189,140 @@ test("a guest that powers off by itself is stopped, one that crashes has failed,
   assert.equal(phaseOf(driver), "running");
 });
 
+test("a guest that reboots gets a new machine on the same disk, with a new config disk; its TTL goes on", async () => {
+  const { world, life, driver, machine } = await start({ vm: { ttlMs: 600_000 } });
+  await world.clock.advance(100_000);
+  const files = (): Map<string, unknown> => new Map(world.host.workspaces.get(driver.id)?.files);
+  const before = files();
+  const { deadline } = driver.snapshot.record;
+  const written = life.faults.steps.filter((step) => step === "disks.writeConfigDisk").length;
+  machine.endByGuest(RESET);
+  await world.quiesce();
+  const [next] = world.machinesOf(driver.id);
+  assert.ok(machine.isGone && next !== undefined && next !== machine && next.boots === 1);
+  assert.equal(phaseOf(driver), "running");
+  assert.equal(files().get("root.qcow2"), before.get("root.qcow2"));
+  assert.equal(life.faults.steps.filter((step) => step === "disks.writeConfigDisk").length, written + 1);
+  assert.deepEqual(driver.snapshot.record.deadline, deadline);
+  assert.equal(driver.snapshot.lastError, undefined);
+  assert.deepEqual(
+    life.transitions.slice(-2).map(({ from, to, reason }) => [from, to, reason]),
+    [
+      ["running", "starting", "guest_reset"],
+      ["starting", "running", "booted"],
+    ],
+  );
+  await world.run(driver.requireGuest().waitReady(FOREVER));
+  await world.clock.advance(501_000);
+  await world.quiesce();
+  assertNothingLeft(world);
+});
+
+test("a guest that resets for ever without coming up fails after a few times, and can be started again", async () => {
+  for (const vm of [{}, { spec: { agent: false } }]) {
+    const { world, driver } = await start({ vm });
+    world.host.guests = { ...world.host.guests, agentReadyMs: "never" };
+    const machines = new Set<SimulatedMachine>();
+    const resetUntilFailed = async (): Promise<void> => {
+      machines.clear();
+      for (let i = 0; i < 50 && phaseOf(driver) === "running"; i += 1) {
+        const [machine] = world.machinesOf(driver.id);
+        assert.ok(machine !== undefined && !machines.has(machine));
+        machines.add(machine);
+        await world.clock.advance(3_000);
+        machine.endByGuest(RESET);
+        await world.quiesce();
+      }
+    };
+    await resetUntilFailed();
+    assert.equal(machines.size, MAX_RESETS + 1);
+    assert.equal(driver.snapshot.state.phase === "failed" && driver.snapshot.state.reason, "reset_loop");
+    assert.equal(world.machinesOf(driver.id).length, 0);
+    await world.run(driver.request({ kind: "start" }, FOREVER));
+    await resetUntilFailed();
+    assert.equal(machines.size, MAX_RESETS + 1, "a start by request counts anew");
+  }
+});
+
+test("a guest may reboot as often as it likes when it comes up in between: its agent answers, or it runs for a minute", async () => {
+  for (const [vm, runsMs] of [
+    [{}, 1_000],
+    [{ spec: { agent: false } }, SETTLED_MS],
+  ] as const) {
+    const { world, driver } = await start({ vm });
+    for (let i = 0; i < 3 * MAX_RESETS; i += 1) {
+      await world.clock.advance(runsMs);
+      await world.quiesce();
+      world.machinesOf(driver.id)[0]?.endByGuest(RESET);
+      await world.quiesce();
+      assert.equal(phaseOf(driver), "running");
+    }
+  }
+});
+
+test("a kernel panic is no reboot", async () => {
+  const { world, driver, machine } = await start();
+  machine.endByGuest({ reason: "guest_panic", message: "The guest's kernel panicked" });
+  await world.quiesce();
+  assert.equal(driver.snapshot.state.phase === "failed" && driver.snapshot.state.reason, "guest_panic");
+  assert.equal(world.machinesOf(driver.id).length, 0);
+});
+
+test("a stop asked for during a reboot, at every step of it, wins", async () => {
+  const begin = async (): Promise<Awaited<ReturnType<typeof start>> & { readonly first: number }> => {
+    const world = await start();
+    const first = world.life.faults.steps.length;
+    world.machine.endByGuest(RESET);
+    return { ...world, first };
+  };
+  const whole = await begin();
+  await whole.world.quiesce();
+  const total = whole.life.faults.steps.length - whole.first;
+  assert.ok(total > 5);
+  for (let at = 0; at <= total; at += 1) {
+    const { world, life, driver, first } = await begin();
+    while (life.faults.steps.length < first + at) await new Promise((resolve) => setImmediate(resolve));
+    await world.run(driver.request(STOP, FOREVER));
+    await world.clock.advance(60_000);
+    await world.quiesce();
+    assert.equal(phaseOf(driver), "stopped", `after step ${at}`);
+    assert.equal(world.machinesOf(driver.id).length, 0);
+  }
+});
+
+test("a reboot whose launch fails leaves the VM failed, with its disk", async () => {
+  const { world, driver, machine } = await start({ faults: [{ kind: "fail", step: "backend.launch", occurrence: 2 }] });
+  machine.endByGuest(RESET);
+  await world.quiesce();
+  assert.equal(driver.snapshot.state.phase === "failed" && driver.snapshot.state.reason, "launch_failed");
+  assert.ok(world.host.workspaces.get(driver.id)?.files.has("root.qcow2"));
+  await world.run(driver.request({ kind: "start" }, FOREVER));
+  assert.equal(phaseOf(driver), "running");
+});
+
+test("a daemon that dies in a reboot, at any step, is followed by one that runs the VM or says that it failed", async () => {
+  const counted = await start();
+  const first = counted.life.faults.steps.length;
+  counted.machine.endByGuest(RESET);
+  await counted.world.quiesce();
+  const total = counted.life.faults.steps.length - first;
+  for (let at = 1; at <= total; at += 1) {
+    for (const kind of ["crash_before", "crash_after"] as const) {
+      const { world, driver, machine } = await start({ faults: [{ kind, step: "*", occurrence: first + at }] });
+      machine.endByGuest(RESET);
+      await world.quiesce();
+      const [again] = await world.run(adoptVms(world.incarnate().ports, FOREVER));
+      assert.ok(again !== undefined);
+      await world.clock.advance(60_000);
+      await world.quiesce();
+      // Before the first commit nothing on disk says that the machine's end was a reboot.
+      const expected = at === 1 && kind === "crash_before" ? "failed" : "running";
+      assert.equal(phaseOf(again), expected, `${kind} at ${at}`);
+      assert.equal(world.machinesOf(driver.id).length, expected === "running" ? 1 : 0);
+    }
+  }
+});
+
 test("delete leaves nothing, whatever the VM is doing", async () => {
   const states: readonly (readonly [string, (world: SimulatedWorld, driver: VmDriver) => Promise<unknown>])[] = [
     ["running", async () => await Promise.resolve()],
@@ -195,6 +331,7 @@ test("delete leaves nothing, whatever the VM is doing", async () => {
     ["stopping", async (_, driver) => void driver.request(STOP, FOREVER).catch(() => undefined)],
     ["restarting", async (_, driver) => void driver.request({ kind: "restart", force: true, graceMs: 0 }, FOREVER).catch(() => undefined)],
     ["pausing", async (_, driver) => void driver.request({ kind: "pause" }, FOREVER).catch(() => undefined)],
+    ["rebooting", async (world, driver) => await Promise.resolve(world.machinesOf(driver.id)[0]?.endByGuest(RESET))],
   ];
   for (const [name, reach] of states) {
     const { world, driver } = await start();

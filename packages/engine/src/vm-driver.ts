@@ -22,6 +22,7 @@ import { computeRemainingMs, readNow } from "./deadline.ts";
 import { runEffect, type EffectResult } from "./effects.ts";
 import type { GuestAgent, GuestAgentState } from "./guest-agent.ts";
 import type { EnginePorts } from "./ports.ts";
+import { ResetBudget } from "./reset-budget.ts";
 import { describeState, getProcessRecord, toStoredState, toVisiblePhase } from "./state-view.ts";
 import { RecordWriter } from "./record-writer.ts";
 import type { VmRecord } from "./vm-record.ts";
@@ -81,6 +82,7 @@ export class VmDriver {
   #nextEffectId = 1;
   #lastError: PlatformError | undefined;
   readonly #writer: RecordWriter;
+  readonly #resets = new ResetBudget();
   #changedAtBootMs: number;
   #cancelExpiry: () => void = () => undefined;
   #closed = false;
@@ -106,6 +108,7 @@ export class VmDriver {
     this.#changedAtBootMs = ports.clock.bootMs();
     this.#loop = this.#run();
     if (start.process !== undefined) this.#watch(start.process);
+    if (start.state.phase === "running") this.#resets.begin(this.#changedAtBootMs);
     this.#syncAgent();
     this.#startEffect(start.effect);
     this.#armExpiry();
@@ -293,7 +296,8 @@ export class VmDriver {
     const { phase } = this.#state;
     if (phase === "stopping" || phase === "deleting") return; // the effect under way sees it too, and answers
     if (getProcessRecord(this.#state) === undefined) return; // launched, but its record could not be stored
-    const decision = transition(this.#state, event);
+    const resetLoop = event.exit.reason === "guest_reset" && !this.#resets.spend(this.#ports.clock.bootMs());
+    const decision = transition(this.#state, { ...event, resetLoop });
     if (decision.kind !== "accepted") return;
     this.#lastError = new PlatformError("VM_EXITED", `VM "${this.#record.name}" ended: ${event.exit.message ?? event.exit.reason}`);
     this.#effect?.controller.abort(this.#lastError);
@@ -338,9 +342,16 @@ export class VmDriver {
     if (visible.from !== visible.to) this.#announce(visible, reason, durationMs);
     if (getProcessRecord(state) === undefined && state.phase !== "stopping" && state.phase !== "deleting") this.#process = undefined;
     if (effect !== "none" && effect !== "teardown" && state.phase !== "stopping") this.#lastError = undefined;
+    this.#countResets(before);
     this.#syncAgent();
     this.#startEffect(effect);
     this.#publish();
+  }
+
+  #countResets(before: VmState): void {
+    const { phase } = this.#state;
+    if (phase === "running" && before.phase === "starting") this.#resets.begin(this.#ports.clock.bootMs());
+    if (phase === "stopping" || phase === "stopped" || phase === "failed") this.#resets.clear();
   }
 
   #announce(visible: { readonly from: VmPhase; readonly to: VmPhase }, reason: string, durationMs: number): void {
@@ -403,6 +414,7 @@ export class VmDriver {
     if (this.#agent !== undefined || this.#state.phase === "stopping") return;
     this.#agent = this.#ports.guests.connect({ vmId: this.id, endpoint, token: this.#record.token });
     this.#stopAgentNews = this.#agent.subscribe((state: GuestAgentState) => {
+      if (state === "ready") this.#resets.clear();
       if (state !== "closed") this.#mailbox.postUnbounded({ kind: "agent" });
     });
   }

@@ -30,10 +30,10 @@ const PROCESS: VmProcessRecord = {
 const DRAWN: Readonly<Record<VmPhase, readonly VmPhase[]>> = {
   creating: ["creating", "starting", "stopping", "deleting"],
   starting: ["starting", "running", "paused", "stopping", "stopped", "failed", "deleting"],
-  running: ["pausing", "paused", "stopping", "stopped", "failed", "deleting"],
-  pausing: ["paused", "running", "stopping", "stopped", "failed", "deleting"],
+  running: ["starting", "pausing", "paused", "stopping", "stopped", "failed", "deleting"],
+  pausing: ["starting", "paused", "running", "stopping", "stopped", "failed", "deleting"],
   paused: ["resuming", "running", "stopping", "stopped", "failed", "deleting"],
-  resuming: ["running", "paused", "stopping", "stopped", "failed", "deleting"],
+  resuming: ["starting", "running", "paused", "stopping", "stopped", "failed", "deleting"],
   stopping: ["stopping", "stopped", "starting", "failed", "deleting"],
   stopped: ["starting", "deleting"],
   failed: ["starting", "deleting"],
@@ -70,8 +70,8 @@ const anyOutcome: fc.Arbitrary<VmOutcome> = fc.oneof(
     { kind: "adopted", seen: "paused" },
   ),
   fc
-    .constantFrom("guest_shutdown", "guest_reset", "guest_panic", "killed", "crashed", "unknown")
-    .map((reason) => ({ kind: "ended" as const, exit: { reason } as const, atWallMs: 2 })),
+    .tuple(fc.constantFrom("guest_shutdown", "guest_reset", "guest_panic", "killed", "crashed", "unknown"), fc.boolean())
+    .map(([reason, resetLoop]) => ({ kind: "ended" as const, exit: { reason } as const, atWallMs: 2, resetLoop })),
 );
 const anyEvent: fc.Arbitrary<VmEvent> = fc.oneof(anyRequest, anyOutcome);
 const FIRST: VmState = { phase: "creating", stopRequested: false };
@@ -215,12 +215,43 @@ test("how a machine ends by itself decides between stopped and failed", () => {
   };
   assert.deepEqual((["guest_shutdown", "guest_reset", "killed", "guest_panic", "crashed", "unknown"] as const).map(phaseAfter), [
     "stopped",
-    "stopped",
+    "starting",
     "failed",
     "failed",
     "failed",
     "failed",
   ]);
+});
+
+test("a guest that reboots starts again, unless it was paused, is to stop, or does so for ever", () => {
+  const reset = (resetLoop: boolean): VmEvent => ({ kind: "ended", exit: { reason: "guest_reset" }, atWallMs: 1, resetLoop });
+  const after = (state: VmState, resetLoop = false): unknown => {
+    const decision = transition(state, reset(resetLoop));
+    if (decision.kind !== "accepted") return decision.kind;
+    const { phase } = decision.state;
+    const more = phase === "failed" || phase === "stopped" ? [decision.state.reason] : [];
+    return [phase, ...more, decision.effect];
+  };
+  const live = (["running", "pausing", "resuming"] as const).map((phase): VmState => ({ phase, process: PROCESS }));
+  const booting: VmState = { phase: "starting", fresh: false, process: PROCESS };
+  for (const state of [...live, booting]) {
+    assert.deepEqual(after(state), ["starting", "launch"], state.phase);
+    assert.deepEqual(after(state, true), ["failed", "reset_loop", "none"], state.phase);
+  }
+  assert.deepEqual(after({ phase: "paused", process: PROCESS }), ["stopped", "guest_reset", "none"]);
+  const stopping: VmState = { phase: "stopping", process: PROCESS, goal: { kind: "stopped" }, force: false, graceMs: 1 };
+  assert.deepEqual(after(stopping), ["stopped", "guest_reset", "none"]);
+  assert.equal(after({ phase: "deleting", reason: "requested" }), "ignored");
+  assert.equal(after({ phase: "starting", fresh: false }), "ignored", "of the machine before");
+});
+
+test("a first start whose guest reboots at once is still a first start: it goes without a trace if it fails", () => {
+  const fresh: VmState = { phase: "starting", fresh: true, process: PROCESS };
+  const again = transition(fresh, { kind: "ended", exit: { reason: "guest_reset" }, atWallMs: 1 });
+  assert.ok(again.kind === "accepted" && again.effect === "launch");
+  assert.deepEqual(again.state, { phase: "starting", fresh: true });
+  const loop = transition(fresh, { kind: "ended", exit: { reason: "guest_reset" }, atWallMs: 1, resetLoop: true });
+  assert.ok(loop.kind === "accepted" && loop.effect === "teardown");
 });
 
 test("denials say why", () => {

@@ -22,12 +22,16 @@
  *     |            v   |    |   |  resuming, and from creating once   |  |
  *     |        [resuming]   |   |  launched                           |  |
  *     +---------------------+   +-- ended, to restart -> [starting]   |  |
- *                                                                     v  v
+ *                                                                     |  |
+ *          the guest reset: starting, running, pausing, resuming      |  |
+ *            -> [starting], launched anew; once too often in a row    |  |
+ *            -> [failed] reset_loop                                   v  v
  *          delete: from every state, also when the TTL is over --> [deleting] --removed--> [gone]
  *          adopted: starting, running and paused become what the machine is seen to do
  *
  * Invariants: `process` is what identifies the VMM and is durable before the guest runs its first instruction.
- * `fresh` marks a start nobody was told of yet: if it fails, the VM goes as if it had never been. A request is
+ * `fresh` marks a start nobody was told of yet: if it fails, the VM goes as if it had never been. A guest that reboots
+ * gets a new process on the same disks, so that its configuration, clock and entropy are fresh. A request is
  * accepted, ignored (it is already so, or on its way) or denied with a code. Outcomes that do not fit are stale
  * (the effect was overtaken) and ignored.
  *
@@ -98,8 +102,8 @@ export type VmOutcome =
   | { readonly kind: "pause_failed"; readonly seen: SeenAfterFailure }
   | { readonly kind: "resumed" }
   | { readonly kind: "resume_failed"; readonly seen: SeenAfterFailure }
-  /** The process is gone. */
-  | { readonly kind: "ended"; readonly exit: VmExit; readonly atWallMs: number }
+  /** The process is gone. `resetLoop`: by a reset too many, so that it may not start again by itself. */
+  | { readonly kind: "ended"; readonly exit: VmExit; readonly atWallMs: number; readonly resetLoop?: boolean | undefined }
   | { readonly kind: "removed" }
   /** A machine that did not answer at adoption does now. */
   | { readonly kind: "adopted"; readonly seen: "prelaunch" | "running" | "paused" };
@@ -121,6 +125,8 @@ export type Decision =
   | { readonly kind: "accepted"; readonly state: VmState; readonly effect: VmEffect; readonly durability: Durability }
   | { readonly kind: "ignored" }
   | { readonly kind: "denied"; readonly code: ErrorCode; readonly because: string };
+
+type Accepted = Decision & { readonly kind: "accepted" };
 
 const IGNORED: Decision = { kind: "ignored" };
 
@@ -303,12 +309,12 @@ function applyOutcome(state: VmState, outcome: VmOutcome): Decision {
     case "running":
       if (outcome.kind === "adopted" && outcome.seen === "paused")
         return accept({ phase: "paused", process: state.process }, "none", "later");
-      return outcome.kind === "ended" ? end(outcome) : IGNORED;
+      return outcome.kind === "ended" ? endLive(outcome) : IGNORED;
     case "pausing":
       if (outcome.kind === "paused") return accept({ phase: "paused", process: state.process }, "none", "later");
       if (outcome.kind === "pause_failed")
         return accept({ phase: "running", process: state.process }, outcome.seen === "unknown" ? "adopt" : "none", "never");
-      return outcome.kind === "ended" ? end(outcome) : IGNORED;
+      return outcome.kind === "ended" ? endLive(outcome) : IGNORED;
     case "paused":
       if (outcome.kind === "adopted" && outcome.seen === "running")
         return accept({ phase: "running", process: state.process }, "none", "later");
@@ -317,7 +323,7 @@ function applyOutcome(state: VmState, outcome: VmOutcome): Decision {
       if (outcome.kind === "resumed") return accept({ phase: "running", process: state.process }, "none", "later");
       if (outcome.kind === "resume_failed")
         return accept({ phase: "paused", process: state.process }, outcome.seen === "unknown" ? "adopt" : "none", "never");
-      return outcome.kind === "ended" ? end(outcome) : IGNORED;
+      return outcome.kind === "ended" ? endLive(outcome) : IGNORED;
     case "stopping":
       return outcome.kind === "ended" ? applyToStopping(state, outcome) : IGNORED;
     case "deleting":
@@ -356,8 +362,12 @@ function applyToStarting(state: VmState & { readonly phase: "starting" }, outcom
       const goal: StopGoal = { kind: "failed", reason: outcome.reason, message: outcome.message };
       return accept({ phase: "stopping", process: state.process, goal, force: true, graceMs: 0 }, "end", "later");
     }
-    case "ended":
-      return state.fresh ? undo : end(outcome);
+    case "ended": {
+      if (state.process === undefined) return IGNORED; // the one before it
+      const next = endLive(outcome);
+      if (!state.fresh) return next;
+      return next.state.phase === "starting" ? { ...next, state: { phase: "starting", fresh: true } } : undo;
+    }
     case "adopted":
       if (state.process === undefined) return IGNORED;
       return outcome.seen === "prelaunch"
@@ -392,8 +402,17 @@ function applyToStopping(
   }
 }
 
+/** As `end`, but for a guest that was to run: when it rebooted, it starts again. */
+function endLive(outcome: VmOutcome & { readonly kind: "ended" }): Accepted {
+  const { exit, atWallMs, resetLoop } = outcome;
+  if (exit.reason !== "guest_reset") return end(outcome);
+  if (resetLoop !== true) return accept({ phase: "starting", fresh: false }, "launch", "later");
+  const message = "The guest reset again and again without coming up";
+  return accept({ phase: "failed", reason: "reset_loop", message, atWallMs }, "none", "later");
+}
+
 /** A machine that ended by itself: its guest's own doing is a stop, anything else a failure. */
-function end(outcome: { readonly exit: VmExit; readonly atWallMs: number }): Decision {
+function end(outcome: VmOutcome & { readonly kind: "ended" }): Accepted {
   const { exit, atWallMs } = outcome;
   const ending = { reason: exit.reason, message: exit.message, atWallMs };
   switch (exit.reason) {
@@ -410,7 +429,7 @@ function end(outcome: { readonly exit: VmExit; readonly atWallMs: number }): Dec
   }
 }
 
-function accept(state: VmState, effect: VmEffect, durability: Durability): Decision {
+function accept(state: VmState, effect: VmEffect, durability: Durability): Accepted {
   return { kind: "accepted", state, effect, durability };
 }
 

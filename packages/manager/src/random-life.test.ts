@@ -61,6 +61,11 @@ const OPERATIONS: readonly Operation[] = [
     machine?.endByGuest({ reason: "guest_shutdown" });
   },
   async ({ world }, _name) => {
+    const machine = [...world.host.machines.values()][1];
+    await Promise.resolve();
+    machine?.endByGuest({ reason: "guest_reset" });
+  },
+  async ({ world }, _name) => {
     const machine = [...world.host.machines.values()].at(-1);
     await Promise.resolve();
     machine?.vanish({ reason: "crashed", message: "gone" });
