@@ -9,8 +9,11 @@ import { PlatformError } from "@fluxvm/core";
 import { decompress } from "./decompress.ts";
 import { readModuleNeeds } from "./elf.ts";
 
-/** Loaded before the root file system is mounted: each costs boot time. */
-export const BOOT_MODULES = ["virtio_pci", "virtio_mmio", "virtio_blk", "virtio_console", "ext4", "virtio_net"] as const;
+/**
+ * Loaded before the root file system is mounted: each costs boot time. `pvpanic_mmio` drives also the device that the
+ * firmware's tables name: without it a panic looks like a reset.
+ */
+export const BOOT_MODULES = ["pvpanic_mmio", "virtio_pci", "virtio_mmio", "virtio_blk", "virtio_console", "ext4", "virtio_net"] as const;
 
 /** Loaded before the root file system is mounted where the agent's channel is a vsock. */
 export const VSOCK_MODULES = ["vmw_vsock_virtio_transport"] as const;
