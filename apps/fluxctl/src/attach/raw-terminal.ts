@@ -9,9 +9,10 @@ export function isTerminal(environment: Environment): boolean {
   return environment.stdin.isTTY === true && environment.stdout.isTTY === true;
 }
 
-/** Size of the terminal the output goes to. */
+/** Size of the terminal the output goes to. One that was never told its size (a serial line, script(1), CI) says 0. */
 export function terminalSize(environment: Environment): { readonly rows: number; readonly cols: number } {
-  return { rows: environment.stdout.rows ?? 24, cols: environment.stdout.columns ?? 80 };
+  const { rows = 0, columns = 0 } = environment.stdout;
+  return { rows: rows > 0 ? rows : 24, cols: columns > 0 ? columns : 80 };
 }
 
 /** @throws PlatformError `NOT_A_TERMINAL` */
