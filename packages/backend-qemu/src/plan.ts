@@ -250,8 +250,8 @@ function agentArguments(): string[] {
 }
 
 /**
- * What helps under emulation was measured (README). `reboot=t panic=-1`: a panic that no device reports ends in a reset,
- * which ends the VM. `tsc_early_khz`: see `chooseMachine`.
+ * What helps under emulation was measured (README). `reboot=t panic=-1`: a panic that no device reports (before the
+ * guest's pvpanic driver is loaded) ends in a reset; the engine bounds those in a row. `tsc_early_khz`: see `chooseMachine`.
  */
 function kernelArguments(host: QemuHost): string {
   const base = "console=ttyS0 reboot=t panic=-1 quiet cryptomgr.notests";
