@@ -229,7 +229,11 @@ pub struct Agent {
 
 impl Agent {
     pub fn new(core: Core) -> sys::Result<Agent> {
-        let signals = sys::signal_fd(&[sys::SIGNAL_CHILD, sys::SIGNAL_TERM, sys::SIGNAL_INT, sys::SIGNAL_POWER])?;
+        let mut awaited = alloc::vec![sys::SIGNAL_CHILD, sys::SIGNAL_TERM, sys::SIGNAL_INT];
+        if core.is_init {
+            awaited.extend([sys::SIGNAL_USR1, sys::SIGNAL_USR2, sys::SIGNAL_POWER]);
+        }
+        let signals = sys::signal_fd(&awaited)?;
         sys::ignore_signal(sys::SIGNAL_PIPE);
         sys::epoll_add(core.epoll.raw(), signals.raw(), sys::EPOLLIN, TOKEN_SIGNALS)?;
         Ok(Agent { core, conns: BTreeMap::new(), next_conn: 0, listener: None, awaited_port: None, signals })
@@ -318,14 +322,17 @@ impl Agent {
         None
     }
 
+    /// To an init, `reboot` of busybox sends SIGTERM, `poweroff` SIGUSR2 and `halt` SIGUSR1; the kernel's ctrl-alt-del SIGINT.
     fn on_signals(&mut self) -> Option<Ended> {
         let mut info = [0u8; 128];
         while sys::read(self.signals.raw(), &mut info).is_ok() {
             match (info[0], self.core.is_init) {
                 (sys::SIGNAL_CHILD, _) => self.core.reap(),
                 (sys::SIGNAL_TERM, false) => return Some(Ended::Terminated),
-                (sys::SIGNAL_INT, true) => return Some(Ended::Stop(StopRequest { restart: true, grace_ms: 5000 })),
-                (sys::SIGNAL_POWER | sys::SIGNAL_TERM, true) => return Some(Ended::Stop(StopRequest { restart: false, grace_ms: 5000 })),
+                (sys::SIGNAL_INT | sys::SIGNAL_TERM, true) => return Some(Ended::Stop(StopRequest { restart: true, grace_ms: 5000 })),
+                (sys::SIGNAL_POWER | sys::SIGNAL_USR1 | sys::SIGNAL_USR2, true) => {
+                    return Some(Ended::Stop(StopRequest { restart: false, grace_ms: 5000 }));
+                }
                 (sys::SIGNAL_INT, false) => return Some(Ended::Terminated),
                 _ => {}
             }

@@ -92,6 +92,7 @@ pub fn set_uid(uid: u32) -> Result<()> {
 
 pub const SIGNAL_INT: u8 = 2;
 pub const SIGNAL_KILL: u8 = 9;
+pub const SIGNAL_USR1: u8 = 10;
 pub const SIGNAL_PIPE: u8 = 13;
 pub const SIGNAL_TERM: u8 = 15;
 pub const SIGNAL_CHILD: u8 = 17;
