@@ -1,7 +1,8 @@
 /** All rules over one tree. */
 import { checkBackendNames, checkIntervals, checkProcess, checkPurity } from "./rules/ambient.ts";
 import { checkDocuments } from "./rules/documents.ts";
-import { checkCycles, checkDeclaredImports, checkDeepImports, checkLayers, checkNodeModules } from "./rules/imports.ts";
+import { checkCycles, checkDeclaredImports, checkDeepImports, checkLayers, checkNodeModules, checkSideEffects } from "./rules/imports.ts";
+import { checkAcronyms, checkUnits } from "./rules/names.ts";
 import { checkManifests, checkPlaces, checkReadmes, checkSizes, checkTestsRun, checkWords } from "./rules/repository.ts";
 import {
   checkFileLength,
@@ -22,12 +23,15 @@ export const RULES: readonly Rule[] = [
   checkDeclaredImports,
   checkCycles,
   checkNodeModules,
+  checkSideEffects,
   checkProcess,
   checkPurity,
   checkIntervals,
   checkBackendNames,
   checkNames,
   checkTypeNames,
+  checkUnits,
+  checkAcronyms,
   checkFileLength,
   checkFunctions,
   checkReasons,

@@ -153,6 +153,11 @@ const PLANTS: readonly Plant[] = [
   { rule: "file-name", what: "a file called types", files: { "packages/core/src/types.ts": "export {};\n" } },
   { rule: "type-name", what: "an I prefix", files: core("export interface IStore {}\n") },
   { rule: "type-name", what: "an Impl", files: core("export type StoreImpl = 1;\n") },
+  { rule: "unit", what: "a parameter without a unit", files: core("export const f = (timeout: number): number => timeout;\n") },
+  { rule: "unit", what: "a property without a unit", files: core("export interface Limits {\n  readonly maxAge: number;\n}\n") },
+  { rule: "acronym", what: "a type in capitals", files: core("export type VMId = string;\n") },
+  { rule: "acronym", what: "a function with capitals in it", files: core("export function parseCIDR(): void {}\n") },
+  { rule: "side-effect", what: "an import without names", files: core('import "./one.ts";\nexport {};\n') },
   { rule: "inheritance", what: "a class that inherits", files: core("/** x */\nclass A {}\nexport class B extends A {}\n") },
   { rule: "file-length", what: "501 lines of TypeScript", files: core(lines(501)) },
   { rule: "file-length", what: "501 lines of Rust", files: { "native/x/src/main.rs": lines(501, "//") } },
@@ -232,6 +237,10 @@ const FINE: readonly { readonly what: string; readonly files: Files }[] = [
     files: core(
       "// the caller checked it\nexport const f = (x: unknown): string => x as string;\nexport const g = (x?: string): string => x!; // never empty here\n",
     ),
+  },
+  {
+    what: "units at the end, and acronyms as words",
+    files: core("export const f = (timeoutMs: number, sizeBytes: number): number => timeoutMs + sizeBytes;\nexport type VmId = string;\n"),
   },
   { what: "as const and satisfies", files: core("export const f = { a: 1 } as const satisfies object;\n") },
   { what: "a long function in a test", files: { "packages/core/src/x.test.ts": `export function f(): void {\n${"f();\n".repeat(90)}}\n` } },

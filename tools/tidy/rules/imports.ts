@@ -1,7 +1,8 @@
 /** Who may import whom: layers, no deep or undeclared imports, no cycles, `./testing` for tests, child processes for host. */
 import { posix } from "node:path";
 import { decideImport, layerName, LAYERS, PURE_PACKAGES } from "../layers.ts";
-import { isTestPath, packageOf, type Problem, type Tree } from "../tree.ts";
+import { listNodes, nameOf } from "../source.ts";
+import { isProductPath, isTestPath, packageOf, type Problem, type Tree } from "../tree.ts";
 
 const SCOPE = "@fluxvm/";
 const IMPURE_MODULES = /^node:(fs|net|http|https|http2|tls|dgram|dns|timers|child_process|worker_threads|os|cluster)(\/|$)/;
@@ -121,6 +122,18 @@ export function* checkNodeModules(tree: Tree): Generator<Problem> {
       yield { rule: "child-process", path, line, message: "only packages/host imports node:child_process" };
     } else if (PURE_PACKAGES.has(name) && !isTestPath(path) && IMPURE_MODULES.test(specifier)) {
       yield { rule: "purity", path, line, message: `${name} may not import ${specifier}: take a port` };
+    }
+  }
+}
+
+/** What an import does beside giving names cannot be seen where it matters: the wiring. */
+export function* checkSideEffects(tree: Tree): Generator<Problem> {
+  for (const path of tree.sources.filter(isProductPath)) {
+    const source = tree.source(path);
+    for (const node of listNodes(source.program["body"])) {
+      const isBare = node.type === "ImportDeclaration" && listNodes(node["specifiers"]).length === 0 && node["importKind"] !== "type";
+      const message = `${nameOf(node["source"])} is imported for what it does: call it from wire.ts`;
+      if (isBare) yield { rule: "side-effect", path, line: source.lineOf(node.start), message };
     }
   }
 }
