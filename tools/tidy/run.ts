@@ -1,6 +1,6 @@
 /** All rules over one tree. */
 import { checkBackendNames, checkIntervals, checkProcess, checkPurity } from "./rules/ambient.ts";
-import { checkDocuments } from "./rules/documents.ts";
+import { checkCrateMap, checkDocuments } from "./rules/documents.ts";
 import { checkCycles, checkDeclaredImports, checkDeepImports, checkLayers, checkNodeModules, checkSideEffects } from "./rules/imports.ts";
 import { checkAcronyms, checkUnits } from "./rules/names.ts";
 import { checkManifests, checkPlaces, checkReadmes, checkSizes, checkTestsRun, checkWords } from "./rules/repository.ts";
@@ -44,6 +44,7 @@ export const RULES: readonly Rule[] = [
   checkSizes,
   checkPlaces,
   checkDocuments,
+  checkCrateMap,
 ];
 
 /** What is wrong under `root`, by path and line. */

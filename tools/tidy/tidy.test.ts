@@ -213,6 +213,11 @@ const PLANTS: readonly Plant[] = [
     what: "a box of a diagram that is not there",
     files: { "docs/x.md": "```mermaid\ngraph TD\n  a[packages/gone]\n```\n" },
   },
+  {
+    rule: "crate-map",
+    what: "a crate without a place",
+    files: { "docs/architecture/crate-map.md": "| fluxvm-core | `packages/core` | |\n| fluxvm-api | | |\n" },
+  },
   { rule: "document-link", what: "a dead link", files: { "docs/x.md": "See [y](y.md).\n" } },
 ];
 

@@ -9,6 +9,24 @@ import type { Problem, Tree } from "../tree.ts";
 const NAMED_PATH = /(?<![\w./-])(?:packages|apps|native|sdk|docs|tools|test|bench|deploy|bin)\/[\w.*<>…/-]+/g;
 const LINK = /\]\((?!https?:|#|mailto:)([^)\s#]+)(?:#[^)]*)?\)/g;
 
+const CRATE_MAP = "docs/architecture/crate-map.md";
+/** The reference's workspace members and SDKs, each of which has its place here. */
+const REFERENCE_CRATES =
+  "core cgroup storage network image qemu cloud-hypervisor firecracker hypervisor guest-protocol guest-agent vsock-client procbox scheduler api agent kube microvm container-protocol container-agent container-client containerd-shim intelligence"
+    .split(" ")
+    .map((name) => `fluxvm-${name}`)
+    .concat("fluxctl", "SDK, Python", "SDK, Go");
+
+/** A row for each, with a place; `checkDocuments` looks whether the place exists. */
+export function* checkCrateMap(tree: Tree): Generator<Problem> {
+  if (!tree.has(CRATE_MAP)) return;
+  const rows = tree.text(CRATE_MAP).split("\n");
+  for (const crate of REFERENCE_CRATES) {
+    const isPlaced = rows.some((row) => (row.startsWith(`| ${crate} `) || row.startsWith(`| ${crate}|`)) && /`\w+\/[\w/-]+`/.test(row));
+    if (!isPlaced) yield { rule: "crate-map", path: CRATE_MAP, line: 0, message: `no row with a place for ${crate}` };
+  }
+}
+
 export function* checkDocuments(tree: Tree): Generator<Problem> {
   for (const path of tree.paths.filter((p) => p.endsWith(".md"))) {
     for (const { rule, target, line } of [...listLines(tree.text(path))].flatMap((l) => listPromises(path, l))) {
