@@ -30,6 +30,8 @@ use crate::rt::Start;
 use crate::sys::{self, raw};
 
 const ROOT_WAIT_MS: u64 = 10_000;
+/// From the writing of the configuration to its reading, at most.
+const LONGEST_START_MS: u64 = 600_000;
 
 pub fn run(start: &Start) -> ! {
     mounts::mount_kernel();
@@ -63,8 +65,10 @@ fn apply(config: &Config) {
         report("add entropy", sys::add_entropy(&config.entropy));
     }
     if let Some(wall_ms) = config.wall_clock_ms {
-        // The machine's own clock may be right already; only a visible difference is worth a step.
-        if sys::clock_ms(sys::CLOCK_REALTIME).abs_diff(wall_ms) > 500 {
+        // The configuration was written before the machine started, so its time is a little behind. A machine with a clock
+        // of its own is right already; one without, or with a wrong one, is not.
+        let now = sys::clock_ms(sys::CLOCK_REALTIME);
+        if now + 500 < wall_ms || now > wall_ms + LONGEST_START_MS {
             report("set the clock", sys::clock_set_ms(wall_ms));
         }
     }
