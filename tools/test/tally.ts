@@ -32,7 +32,7 @@ export function isFailed(result: UnitResult): boolean {
 }
 
 /** A record for something that is no test of a runner: a step, a crash. */
-export function makeRecord(name: string, outcome: "passed" | "failed", detail = "", durationMs = 0): TestRecord {
+export function makeRecord(name: string, outcome: "passed" | "failed" | "skipped", detail = "", durationMs = 0): TestRecord {
   return { name, outcome, detail, durationMs };
 }
 

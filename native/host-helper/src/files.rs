@@ -107,11 +107,7 @@ pub fn sparse_copy(source: &str, target: &str, mode: u32) -> Outcome<i64> {
 }
 
 pub fn punch(path: &str, offset: i64, length: i64) -> Outcome<()> {
-    let file = OpenOptions::new()
-        .write(true)
-        .custom_flags(libc::O_NOFOLLOW)
-        .open(path)
-        .map_err(|e| Failure::io("open", "open file", &e))?;
+    let file = OpenOptions::new().write(true).custom_flags(libc::O_NOFOLLOW).open(path).map_err(|e| Failure::io("open", "open file", &e))?;
     let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
     // SAFETY: no memory is passed.
     match unsafe { libc::fallocate(file.as_raw_fd(), mode, offset, length) } {

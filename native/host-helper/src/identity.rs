@@ -17,9 +17,7 @@ pub struct Identity {
 }
 
 pub fn boot_id() -> Outcome<String> {
-    std::fs::read_to_string("/proc/sys/kernel/random/boot_id")
-        .map(|s| s.trim().to_string())
-        .map_err(|e| Failure::io("identity", "read boot id", &e))
+    std::fs::read_to_string("/proc/sys/kernel/random/boot_id").map(|s| s.trim().to_string()).map_err(|e| Failure::io("identity", "read boot id", &e))
 }
 
 pub fn pid_namespace_inode() -> Outcome<u64> {

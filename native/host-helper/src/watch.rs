@@ -226,6 +226,7 @@ mod tests {
     }
 
     #[test]
+    #[allow(clippy::zombie_processes)] // reaping it is what is tested
     fn an_ended_child_of_somebody_else_is_read() {
         let child = std::process::Command::new("/bin/sh").args(["-c", "exit 7"]).spawn().unwrap();
         let pid = child.id() as i32;

@@ -9,17 +9,28 @@ pub enum Step<'a> {
     /// Prints the text; `_` stands for a space.
     Print(&'a [u8]),
     /// Prints 1, 2, 3, … one every `every_ms`; `times` 0 means for ever.
-    Count { every_ms: u32, times: u32 },
+    Count {
+        every_ms: u32,
+        times: u32,
+    },
     /// Waits, halted.
-    Sleep { ms: u32 },
+    Sleep {
+        ms: u32,
+    },
     /// Halts for ever, answering the power button.
     Idle,
     /// Spins for ever without halting.
     Busy,
     /// Prints `kib` KiB as fast as the port takes them.
-    Flood { kib: u32 },
+    Flood {
+        kib: u32,
+    },
     /// Writes memory at a rate and checks that what it wrote before is still there; `seconds` 0 means for ever.
-    Dirty { mib: u32, mib_per_second: u32, seconds: u32 },
+    Dirty {
+        mib: u32,
+        mib_per_second: u32,
+        seconds: u32,
+    },
     /// Triple fault.
     Crash,
     /// Tells the pvpanic device, if there is one, and halts with interrupts off.
@@ -27,9 +38,13 @@ pub enum Step<'a> {
     PowerOff,
     Reset,
     /// Starts the script again: `times` rounds in all, 0 means for ever.
-    Loop { times: u32 },
+    Loop {
+        times: u32,
+    },
     /// What the power button does from here on: power off (the default) or nothing.
-    PowerButton { ignore: bool },
+    PowerButton {
+        ignore: bool,
+    },
 }
 
 /// Splits a command line into the steps this guest knows.
@@ -178,7 +193,23 @@ mod tests {
 
     #[test]
     fn malformed_words_are_no_steps() {
-        for word in ["", " ", "count=", "count=x", "count=1*", "count=1*x", "dirty=1", "dirty=1@", "dirty=@1", "exit=", "sleep=-1", "sleep=4294967296", "print", "idle=1", "="] {
+        for word in [
+            "",
+            " ",
+            "count=",
+            "count=x",
+            "count=1*",
+            "count=1*x",
+            "dirty=1",
+            "dirty=1@",
+            "dirty=@1",
+            "exit=",
+            "sleep=-1",
+            "sleep=4294967296",
+            "print",
+            "idle=1",
+            "=",
+        ] {
             assert_eq!(steps(word), [], "{word}");
         }
         assert_eq!(steps("print="), [Step::Print(b"")]);

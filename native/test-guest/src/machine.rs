@@ -4,7 +4,7 @@
 //! generic event device of microvm (QEMU include/hw/acpi/generic_event_device.h, include/hw/i386/microvm.h).
 use core::arch::asm;
 
-use crate::port::{in16, in32, in8, out16, out32, out8, read_mmio32, write_mmio8};
+use crate::port::{in8, in16, in32, out8, out16, out32, read_mmio32, write_mmio8};
 
 const PM1_STATUS: u16 = 0x600;
 const PM1_CONTROL: u16 = 0x604;

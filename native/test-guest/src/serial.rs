@@ -2,7 +2,7 @@
 //! initialised, because the compiler would do it in vector registers, which instruction emulators lack (README).
 use core::mem::MaybeUninit;
 
-use crate::port::{in8, out8, out_bytes};
+use crate::port::{in8, out_bytes, out8};
 
 const DATA: u16 = 0x3f8;
 const LINE_STATUS: u16 = DATA + 5;

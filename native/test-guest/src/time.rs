@@ -22,7 +22,9 @@ impl Clock {
     /// Sets up timer and interrupt controller. `tsc_khz` is the counter's frequency if the command line told it;
     /// measuring takes about 4 ms.
     pub fn start(tsc_khz: Option<u32>) -> Clock {
-        for (port, value) in [(0x20, 0x11), (0x21, 0x20), (0x21, 4), (0x21, 1), (0xa0, 0x11), (0xa1, 0x28), (0xa1, 2), (0xa1, 1), (0x21, 0xfe), (0xa1, 0xff)] {
+        for (port, value) in
+            [(0x20, 0x11), (0x21, 0x20), (0x21, 4), (0x21, 1), (0xa0, 0x11), (0xa1, 0x28), (0xa1, 2), (0xa1, 1), (0x21, 0xfe), (0xa1, 0xff)]
+        {
             out8(port, value); // vectors from 0x20, only the timer unmasked
         }
         write_mmio32(LAPIC_SPURIOUS, 0x1ff); // enabled

@@ -124,8 +124,7 @@ pub fn start(mut logs: Vec<Log>, cgroups: &[String], status: i32) -> Outcome<i32
 fn run(logs: &mut Vec<Log>) {
     let mut buffer = vec![0u8; 64 << 10];
     while !logs.is_empty() {
-        let mut polls: Vec<libc::pollfd> =
-            logs.iter().map(|l| libc::pollfd { fd: l.pipe.as_raw_fd(), events: libc::POLLIN, revents: 0 }).collect();
+        let mut polls: Vec<libc::pollfd> = logs.iter().map(|l| libc::pollfd { fd: l.pipe.as_raw_fd(), events: libc::POLLIN, revents: 0 }).collect();
         // SAFETY: the array has the length passed.
         if unsafe { libc::poll(polls.as_mut_ptr(), polls.len() as _, -1) } < 0 {
             continue;

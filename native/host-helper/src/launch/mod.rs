@@ -139,9 +139,7 @@ fn enter_user_namespace(skipped: &mut Skipped) -> Outcome<bool> {
         skipped.push("root".into());
         return Ok(false);
     }
-    let write = |name: &str, text: String| {
-        std::fs::write(format!("/proc/self/{name}"), text).map_err(|e| Failure::io("namespace", name, &e))
-    };
+    let write = |name: &str, text: String| std::fs::write(format!("/proc/self/{name}"), text).map_err(|e| Failure::io("namespace", name, &e));
     write("setgroups", "deny".into())?;
     write("uid_map", format!("{uid} {uid} 1"))?;
     write("gid_map", format!("{gid} {gid} 1"))?;

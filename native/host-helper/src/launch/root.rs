@@ -41,7 +41,10 @@ fn open_source(path: &str, optional: bool, at: &str) -> Outcome<Option<Source>> 
 /// Must be called in a fresh mount namespace.
 pub fn enter(root: &Root, owner: Option<&Credentials>) -> Outcome<()> {
     let none: Option<&str> = None;
-    let fail = |what: &str| { let what = what.to_string(); move |e| Failure::nix("root", &what, e) };
+    let fail = |what: &str| {
+        let what = what.to_string();
+        move |e| Failure::nix("root", &what, e)
+    };
     mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none).map_err(fail("make mounts private"))?;
     let sources = root.mounts.iter().map(open_mount_source).collect::<Outcome<Vec<_>>>()?;
     let devices = open_devices(&root.devices)?;
@@ -112,7 +115,8 @@ fn place(base: &Path, entry: &Mount, source: Option<&Source>) -> Outcome<()> {
             let path = inside(base, target);
             make_dir(&path, target)?;
             let data = format!("mode=1777,size={}", size_bytes.unwrap_or(16 << 20));
-            mount(Some("tmpfs"), &path, Some("tmpfs"), flags | MsFlags::MS_NOEXEC, Some(data.as_str())).map_err(|e| Failure::nix(&step(target), "tmpfs", e))
+            mount(Some("tmpfs"), &path, Some("tmpfs"), flags | MsFlags::MS_NOEXEC, Some(data.as_str()))
+                .map_err(|e| Failure::nix(&step(target), "tmpfs", e))
         }
         Mount::Proc { target } => {
             let path = inside(base, target);
@@ -139,7 +143,11 @@ fn bind(source: &Source, path: &Path, at: &str, attributes: u64) -> Outcome<()> 
 
 /// Sets mount attributes on a mount and all below it (mount_setattr(2), Linux 5.12).
 fn restrict(path: &Path, at: &str, set: u64) -> Outcome<()> {
-    let file = OpenOptions::new().read(true).custom_flags(libc::O_PATH | libc::O_NOFOLLOW).open(path).map_err(|e| Failure::io(&step(at), "open mount", &e))?;
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_PATH | libc::O_NOFOLLOW)
+        .open(path)
+        .map_err(|e| Failure::io(&step(at), "open mount", &e))?;
     let attributes = libc::mount_attr { attr_set: set, attr_clr: 0, propagation: 0, userns_fd: 0 };
     let flags = libc::AT_RECURSIVE | libc::AT_EMPTY_PATH;
     // SAFETY: the path is an empty string that ends with zero; the structure has the size passed.

@@ -123,7 +123,12 @@ pub enum Descriptor {
     #[serde(rename_all = "camelCase")]
     Rotated { fd: i32, path: String, max_bytes: u64, keep: u32 },
     /// A file opened on the host with the launcher's rights.
-    Open { fd: i32, path: String, #[serde(default)] write: bool },
+    Open {
+        fd: i32,
+        path: String,
+        #[serde(default)]
+        write: bool,
+    },
 }
 
 impl Descriptor {

@@ -61,8 +61,7 @@ fn load(prog_type: u32, value: i32, more: LoadAttr, what: &str) -> Result<OwnedF
     // mov r0, VALUE; exit
     let program: [u64; 2] = [0xB7 | (value as u32 as u64) << 32, 0x95];
     let license = c"GPL";
-    let attributes =
-        LoadAttr { prog_type, insn_count: 2, insns: program.as_ptr() as u64, license: license.as_ptr() as u64, ..more };
+    let attributes = LoadAttr { prog_type, insn_count: 2, insns: program.as_ptr() as u64, license: license.as_ptr() as u64, ..more };
     bpf(BPF_PROG_LOAD, &attributes, what)
 }
 

@@ -37,9 +37,11 @@ pub fn userfaultfd() -> Verdict {
     let content = vec![0x5Au8; PAGE];
     let mut register = [page as u64, PAGE as u64, REGISTER_MODE_MISSING, 0];
     let mut copy = [page as u64, content.as_ptr() as u64, PAGE as u64, 0, 0];
-    for (request, argument, what) in
-        [(UFFDIO_API, api.as_mut_ptr(), "agree on the API"), (UFFDIO_REGISTER, register.as_mut_ptr(), "register memory"), (UFFDIO_COPY, copy.as_mut_ptr(), "fill a page")]
-    {
+    for (request, argument, what) in [
+        (UFFDIO_API, api.as_mut_ptr(), "agree on the API"),
+        (UFFDIO_REGISTER, register.as_mut_ptr(), "register memory"),
+        (UFFDIO_COPY, copy.as_mut_ptr(), "fill a page"),
+    ] {
         // SAFETY: each structure has the size that its number encodes, and the memory it names stays mapped.
         if unsafe { libc::ioctl(fd.as_raw_fd(), request as _, argument) } != 0 {
             return Err(fault(what));

@@ -55,8 +55,7 @@ fn filter_and_try() -> Result<(), Fault> {
     let arch = std::env::consts::ARCH.try_into().map_err(|_| Fault::Missing("not on this architecture".into()))?;
     let rules = BTreeMap::from([(libc::SYS_getppid, Vec::new())]);
     let refuse = SeccompAction::Errno(libc::EXDEV as u32);
-    let program: BpfProgram =
-        SeccompFilter::new(rules, SeccompAction::Allow, refuse, arch).and_then(TryInto::try_into).map_err(broken)?;
+    let program: BpfProgram = SeccompFilter::new(rules, SeccompAction::Allow, refuse, arch).and_then(TryInto::try_into).map_err(broken)?;
     seccompiler::apply_filter(&program).map_err(|e| match std::io::Error::last_os_error().raw_os_error() {
         Some(libc::EINVAL | libc::ENOSYS) => Fault::Missing(e.to_string()),
         _ => broken(e),

@@ -53,7 +53,15 @@ const KEPT_XATTRS: [&[u8]; 4] = [b"user.", b"security.capability", b"system.posi
 impl Applier {
     pub fn new(root: OwnedFd, limits: Limits) -> Applier {
         let directory_times = HashMap::from([(Vec::new(), TimeSpec::new(0, 0))]);
-        Applier { tree: Tree::new(root), limits, totals: Totals::default(), touched: HashSet::new(), directory_times, last_parent: None, buffer: vec![0; COPY_BYTES] }
+        Applier {
+            tree: Tree::new(root),
+            limits,
+            totals: Totals::default(),
+            touched: HashSet::new(),
+            directory_times,
+            last_parent: None,
+            buffer: vec![0; COPY_BYTES],
+        }
     }
 
     pub fn apply_layer<S: Source>(&mut self, source: S) -> Outcome<()> {
@@ -172,7 +180,8 @@ impl Applier {
             EntryKind::Symlink => self.create_symlink(entry, place, name),
             EntryKind::Fifo => self.create_fifo(entry, place, name),
             EntryKind::HardLink => match link {
-                Some((from, target, _)) => linkat(&from.directory, target.as_slice(), &place.directory, name, AtFlags::empty()).map_err(|e| Failure::errno("make a hard link", e)),
+                Some((from, target, _)) => linkat(&from.directory, target.as_slice(), &place.directory, name, AtFlags::empty())
+                    .map_err(|e| Failure::errno("make a hard link", e)),
                 None => Ok(()),
             },
             EntryKind::CharDevice | EntryKind::BlockDevice => Err(Failure::new(Kind::Unsafe, "it is a device")),
@@ -221,7 +230,8 @@ impl Applier {
             Ok(()) | Err(Errno::EEXIST) => {}
             Err(errno) => return Err(Failure::errno("make a directory", errno)),
         }
-        let directory = open_beneath(&place.directory, name, OFlag::O_RDONLY | OFlag::O_DIRECTORY, Mode::empty()).map_err(|e| Failure::errno("open a directory", e))?;
+        let directory = open_beneath(&place.directory, name, OFlag::O_RDONLY | OFlag::O_DIRECTORY, Mode::empty())
+            .map_err(|e| Failure::errno("open a directory", e))?;
         self.directory_times.insert(path.to_vec(), time_of(entry));
         self.set_attributes(&directory, entry)
     }
@@ -238,17 +248,19 @@ impl Applier {
     fn create_fifo(&mut self, entry: &Entry, place: &Place, name: &[u8]) -> Outcome<()> {
         mkfifoat(&place.directory, name, Mode::from_bits_truncate(0o600)).map_err(|e| Failure::errno("make a fifo", e))?;
         self.set_owner_at(entry, place, name)?;
-        fchmodat(&place.directory, name, Mode::from_bits_truncate(entry.mode), FchmodatFlags::FollowSymlink).map_err(|e| Failure::errno("set its mode", e))?;
+        fchmodat(&place.directory, name, Mode::from_bits_truncate(entry.mode), FchmodatFlags::FollowSymlink)
+            .map_err(|e| Failure::errno("set its mode", e))?;
         set_times_at(entry, place, name)
     }
 
     /// A hard link's target is named like an entry. What it names must be there and be no directory.
     fn find_link_target(&mut self, entry: &Entry) -> Outcome<(Place, Vec<u8>, nix::sys::stat::FileStat)> {
         let missing = || Failure::new(Kind::Malformed, "it is a hard link to something that is not there");
-        let (parent, name) = match name::clean(&entry.link).map_err(|failure| Failure::new(failure.kind, format!("its link target: {}", failure.message)))? {
-            Target::Root => return Err(Failure::new(Kind::Malformed, "it is a hard link to a directory")),
-            Target::Inside { parent, name } => (parent, name),
-        };
+        let (parent, name) =
+            match name::clean(&entry.link).map_err(|failure| Failure::new(failure.kind, format!("its link target: {}", failure.message)))? {
+                Target::Root => return Err(Failure::new(Kind::Malformed, "it is a hard link to a directory")),
+                Target::Inside { parent, name } => (parent, name),
+            };
         let place = self.tree.walk(&parent, false, &mut |_| ())?.ok_or_else(missing)?;
         let stat = status(&place.directory, &name)?.ok_or_else(missing)?;
         if is(&stat, SFlag::S_IFDIR) {

@@ -103,7 +103,15 @@ fn whiteouts_hide_lower_layers_only() {
     let world = World::new();
     let lower: &[Item] = &[Dir("d"), File("d/a", "1"), File("d/b", "1"), Dir("e"), File("e/x", "1"), Dir("f"), File("f/old", "1")];
     // An opaque mark and a whiteout after what their own layer brings, and before.
-    let upper: &[Item] = &[File("d/a", "2"), File("d/.wh.a", ""), File("d/.wh.b", ""), File("e/new", "2"), File("e/.wh..wh..opq", ""), File("f/.wh..wh..opq", ""), File("f/new", "2")];
+    let upper: &[Item] = &[
+        File("d/a", "2"),
+        File("d/.wh.a", ""),
+        File("d/.wh.b", ""),
+        File("e/new", "2"),
+        File("e/.wh..wh..opq", ""),
+        File("f/.wh..wh..opq", ""),
+        File("f/new", "2"),
+    ];
     world.apply(&[lower, upper]).unwrap();
     assert_eq!(world.paths(), ["d", "d/a", "e", "e/new", "f", "f/new"]);
     assert_eq!(fs::read_to_string(world.root.join("d/a")).unwrap(), "2");
@@ -112,7 +120,9 @@ fn whiteouts_hide_lower_layers_only() {
 #[test]
 fn a_whiteout_takes_a_whole_tree_and_what_is_not_there_is_no_error() {
     let world = World::new();
-    world.apply(&[&[Dir("a"), Dir("a/b"), File("a/b/c", "1"), Link("l", "a")], &[File(".wh.a", ""), File("no/where/.wh.x", ""), File(".wh.l", "")]]).unwrap();
+    world
+        .apply(&[&[Dir("a"), Dir("a/b"), File("a/b/c", "1"), Link("l", "a")], &[File(".wh.a", ""), File("no/where/.wh.x", ""), File(".wh.l", "")]])
+        .unwrap();
     assert_eq!(world.paths(), [] as [&str; 0]);
 }
 

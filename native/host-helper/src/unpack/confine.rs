@@ -230,7 +230,8 @@ fn enter(view: &View<'_>) -> Outcome<()> {
 
 fn build_tool_view(at: &Path, tool: &Path, staging: &Path, disk: &Path) -> Outcome<()> {
     let sealed = libc::MOUNT_ATTR_RDONLY | libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV;
-    mount(Some("tmpfs"), at, Some("tmpfs"), MsFlags::MS_NOSUID | MsFlags::MS_NODEV, Some("mode=0755,size=1m")).map_err(|e| Failure::errno("mount tmpfs", e))?;
+    mount(Some("tmpfs"), at, Some("tmpfs"), MsFlags::MS_NOSUID | MsFlags::MS_NODEV, Some("mode=0755,size=1m"))
+        .map_err(|e| Failure::errno("mount tmpfs", e))?;
     let io = |e: std::io::Error| Failure::io("build the view", &e);
     for name in ["usr", "lib", "lib64", "lib32", "libx32", "bin", "sbin", "gnu", "nix"] {
         let host = Path::new("/").join(name);
@@ -250,7 +251,9 @@ fn build_tool_view(at: &Path, tool: &Path, staging: &Path, disk: &Path) -> Outco
     if Path::new("/etc/ld.so.cache").exists() {
         fs::copy("/etc/ld.so.cache", at.join("etc/ld.so.cache")).map_err(io)?;
     }
-    for (from, to, attributes) in [(tool, "tool/mke2fs", sealed), (disk, "out/disk", libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV | libc::MOUNT_ATTR_NOEXEC)] {
+    for (from, to, attributes) in
+        [(tool, "tool/mke2fs", sealed), (disk, "out/disk", libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV | libc::MOUNT_ATTR_NOEXEC)]
+    {
         fs::write(at.join(to), "").map_err(io)?;
         bind(from, &at.join(to), attributes)?;
     }
@@ -264,7 +267,8 @@ fn bind(from: &Path, to: &Path, attributes: u64) -> Outcome<()> {
     // SAFETY: all-zero is a valid value of this plain C structure.
     let mut change: libc::mount_attr = unsafe { std::mem::zeroed() };
     change.attr_set = attributes;
-    let path = std::ffi::CString::new(std::os::unix::ffi::OsStrExt::as_bytes(to.as_os_str())).map_err(|_| Failure::new(Kind::System, "a path holds a zero byte"))?;
+    let path = std::ffi::CString::new(std::os::unix::ffi::OsStrExt::as_bytes(to.as_os_str()))
+        .map_err(|_| Failure::new(Kind::System, "a path holds a zero byte"))?;
     // SAFETY: the path and the structure outlive the call; the size is the structure's.
     let result = unsafe {
         libc::syscall(libc::SYS_mount_setattr, libc::AT_FDCWD, path.as_ptr(), libc::AT_RECURSIVE, &raw const change, size_of::<libc::mount_attr>())
@@ -333,10 +337,14 @@ fn restrict_files(view: &View<'_>) -> Outcome<()> {
     let devices = AccessFs::MakeChar | AccessFs::MakeBlock | AccessFs::MakeSock | AccessFs::Execute;
     let rules = match view {
         View::Staging(_) => vec![("/", all & !devices)],
-        View::Mke2fs { .. } => vec![("/", AccessFs::ReadFile | AccessFs::ReadDir | AccessFs::Execute), ("/out/disk", AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::Truncate)],
+        View::Mke2fs { .. } => vec![
+            ("/", AccessFs::ReadFile | AccessFs::ReadDir | AccessFs::Execute),
+            ("/out/disk", AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::Truncate),
+        ],
     };
     let fail = |e: &dyn std::fmt::Display| Failure::new(Kind::System, format!("Landlock: {e}"));
-    let mut ruleset = Ruleset::default().set_compatibility(CompatLevel::BestEffort).handle_access(all).map_err(|e| fail(&e))?.create().map_err(|e| fail(&e))?;
+    let mut ruleset =
+        Ruleset::default().set_compatibility(CompatLevel::BestEffort).handle_access(all).map_err(|e| fail(&e))?.create().map_err(|e| fail(&e))?;
     for (path, access) in rules {
         let fd = PathFd::new(path).map_err(|e| fail(&e))?;
         ruleset = ruleset.add_rule(PathBeneath::new(fd, access)).map_err(|e| fail(&e))?;
@@ -349,16 +357,65 @@ fn restrict_files(view: &View<'_>) -> Outcome<()> {
 /// kernel subsystems, sockets; making devices; and, while layers are read, starting a program.
 fn restrict_calls(may_exec: bool) -> Outcome<()> {
     let mut denied = vec![
-        libc::SYS_ptrace, libc::SYS_process_vm_readv, libc::SYS_process_vm_writev, libc::SYS_kill, libc::SYS_tkill, libc::SYS_pidfd_open,
-        libc::SYS_pidfd_getfd, libc::SYS_pidfd_send_signal, libc::SYS_kcmp, libc::SYS_mount, libc::SYS_umount2, libc::SYS_pivot_root,
-        libc::SYS_chroot, libc::SYS_move_mount, libc::SYS_open_tree, libc::SYS_fsopen, libc::SYS_fsmount, libc::SYS_fsconfig,
-        libc::SYS_fspick, libc::SYS_mount_setattr, libc::SYS_unshare, libc::SYS_setns, libc::SYS_clone3, libc::SYS_bpf,
-        libc::SYS_perf_event_open, libc::SYS_userfaultfd, libc::SYS_io_uring_setup, libc::SYS_io_uring_enter, libc::SYS_io_uring_register,
-        libc::SYS_keyctl, libc::SYS_add_key, libc::SYS_request_key, libc::SYS_init_module, libc::SYS_finit_module, libc::SYS_delete_module,
-        libc::SYS_kexec_load, libc::SYS_kexec_file_load, libc::SYS_reboot, libc::SYS_swapon, libc::SYS_swapoff, libc::SYS_socket,
-        libc::SYS_socketpair, libc::SYS_connect, libc::SYS_bind, libc::SYS_open_by_handle_at, libc::SYS_name_to_handle_at, libc::SYS_quotactl,
-        libc::SYS_personality, libc::SYS_setuid, libc::SYS_setgid, libc::SYS_setresuid, libc::SYS_setresgid, libc::SYS_setgroups,
-        libc::SYS_syslog, libc::SYS_acct, libc::SYS_settimeofday, libc::SYS_clock_settime, libc::SYS_sethostname, libc::SYS_fanotify_init,
+        libc::SYS_ptrace,
+        libc::SYS_process_vm_readv,
+        libc::SYS_process_vm_writev,
+        libc::SYS_kill,
+        libc::SYS_tkill,
+        libc::SYS_pidfd_open,
+        libc::SYS_pidfd_getfd,
+        libc::SYS_pidfd_send_signal,
+        libc::SYS_kcmp,
+        libc::SYS_mount,
+        libc::SYS_umount2,
+        libc::SYS_pivot_root,
+        libc::SYS_chroot,
+        libc::SYS_move_mount,
+        libc::SYS_open_tree,
+        libc::SYS_fsopen,
+        libc::SYS_fsmount,
+        libc::SYS_fsconfig,
+        libc::SYS_fspick,
+        libc::SYS_mount_setattr,
+        libc::SYS_unshare,
+        libc::SYS_setns,
+        libc::SYS_clone3,
+        libc::SYS_bpf,
+        libc::SYS_perf_event_open,
+        libc::SYS_userfaultfd,
+        libc::SYS_io_uring_setup,
+        libc::SYS_io_uring_enter,
+        libc::SYS_io_uring_register,
+        libc::SYS_keyctl,
+        libc::SYS_add_key,
+        libc::SYS_request_key,
+        libc::SYS_init_module,
+        libc::SYS_finit_module,
+        libc::SYS_delete_module,
+        libc::SYS_kexec_load,
+        libc::SYS_kexec_file_load,
+        libc::SYS_reboot,
+        libc::SYS_swapon,
+        libc::SYS_swapoff,
+        libc::SYS_socket,
+        libc::SYS_socketpair,
+        libc::SYS_connect,
+        libc::SYS_bind,
+        libc::SYS_open_by_handle_at,
+        libc::SYS_name_to_handle_at,
+        libc::SYS_quotactl,
+        libc::SYS_personality,
+        libc::SYS_setuid,
+        libc::SYS_setgid,
+        libc::SYS_setresuid,
+        libc::SYS_setresgid,
+        libc::SYS_setgroups,
+        libc::SYS_syslog,
+        libc::SYS_acct,
+        libc::SYS_settimeofday,
+        libc::SYS_clock_settime,
+        libc::SYS_sethostname,
+        libc::SYS_fanotify_init,
     ];
     #[cfg(target_arch = "x86_64")]
     denied.extend([libc::SYS_iopl, libc::SYS_ioperm, libc::SYS_modify_ldt]);
@@ -382,7 +439,8 @@ fn device_rules(argument: u8) -> Outcome<Vec<SeccompRule>> {
     [libc::S_IFCHR, libc::S_IFBLK]
         .into_iter()
         .map(|kind| {
-            let condition = SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::MaskedEq(u64::from(libc::S_IFMT)), u64::from(kind));
+            let condition =
+                SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::MaskedEq(u64::from(libc::S_IFMT)), u64::from(kind));
             condition.and_then(|condition| SeccompRule::new(vec![condition])).map_err(|e| Failure::new(Kind::System, format!("seccomp: {e}")))
         })
         .collect()

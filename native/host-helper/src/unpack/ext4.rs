@@ -56,7 +56,8 @@ fn measure_into(place: &Place, content: &mut Content, seen: &mut HashSet<u64>) -
         content.inodes += 1;
         content.blocks += blocks_of(stat.st_size as u64, stat.st_blocks as u64, is(&stat, SFlag::S_IFREG));
         if is_directory {
-            let directory = open_beneath(&place.directory, &name, OFlag::O_RDONLY | OFlag::O_DIRECTORY, Mode::empty()).map_err(|e| Failure::errno("open a directory", e))?;
+            let directory = open_beneath(&place.directory, &name, OFlag::O_RDONLY | OFlag::O_DIRECTORY, Mode::empty())
+                .map_err(|e| Failure::errno("open a directory", e))?;
             measure_into(&Place { directory, path: Vec::new() }, content, seen)?;
         }
     }
@@ -84,8 +85,32 @@ pub fn exec_mke2fs(options: &MakeOptions<'_>) -> i32 {
     let journal = format!("size={}", options.geometry.journal_mib);
     let inodes = options.geometry.inodes.to_string();
     let args = [
-        "mke2fs", "-q", "-F", "-t", "ext4", "-O", FEATURES, "-b", "4096", "-I", "256", "-m", "0", "-N", &inodes, "-J", &journal, "-U", options.uuid, "-L", "root", "-E",
-        &extended, "-d", "/staging", "/out/disk",
+        "mke2fs",
+        "-q",
+        "-F",
+        "-t",
+        "ext4",
+        "-O",
+        FEATURES,
+        "-b",
+        "4096",
+        "-I",
+        "256",
+        "-m",
+        "0",
+        "-N",
+        &inodes,
+        "-J",
+        &journal,
+        "-U",
+        options.uuid,
+        "-L",
+        "root",
+        "-E",
+        &extended,
+        "-d",
+        "/staging",
+        "/out/disk",
     ];
     let epoch = options.epoch;
     let env = [

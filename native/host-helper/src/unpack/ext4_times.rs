@@ -80,10 +80,21 @@ fn read_layout(disk: &File) -> Outcome<Layout> {
     }
     let (inodes, inodes_per_group) = (u32_at(&block, 0), u32_at(&block, 0x28));
     let (inode_bytes, descriptor_bytes) = (usize::from(u16_at(&block, 0x58)), u64::from(u16_at(&block, 0xfe)));
-    if inodes_per_group == 0 || inode_bytes != 256 || !(32..=1024).contains(&descriptor_bytes) || u32_at(&block, 0x64) & 0x400 == 0 || u32_at(&block, 0x60) & 0x10 != 0 {
+    if inodes_per_group == 0
+        || inode_bytes != 256
+        || !(32..=1024).contains(&descriptor_bytes)
+        || u32_at(&block, 0x64) & 0x400 == 0
+        || u32_at(&block, 0x60) & 0x10 != 0
+    {
         return Err(wrong("layout"));
     }
-    Ok(Layout { inodes_per_group, inode_bytes, descriptor_bytes, groups: u64::from(inodes.div_ceil(inodes_per_group)), seed: crc32c(!0, &block[0x68..0x78]) })
+    Ok(Layout {
+        inodes_per_group,
+        inode_bytes,
+        descriptor_bytes,
+        groups: u64::from(inodes.div_ceil(inodes_per_group)),
+        seed: crc32c(!0, &block[0x68..0x78]),
+    })
 }
 
 fn read(disk: &File, buffer: &mut [u8], at: u64) -> Outcome<()> {

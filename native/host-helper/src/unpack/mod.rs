@@ -57,7 +57,9 @@ struct Spec {
 pub fn main(args: &[String]) -> i32 {
     confine::die_with_parent();
     let result = match args {
-        [spec] => serde_json::from_str::<Spec>(spec).map_err(|e| Failure::new(Kind::System, format!("the specification is wrong: {e}"))).and_then(|spec| supervise(&spec)),
+        [spec] => serde_json::from_str::<Spec>(spec)
+            .map_err(|e| Failure::new(Kind::System, format!("the specification is wrong: {e}")))
+            .and_then(|spec| supervise(&spec)),
         _ => Err(Failure::new(Kind::System, "usage: unpack SPEC")),
     };
     match result {
@@ -140,7 +142,8 @@ fn work(limits: Limits) -> Outcome<Unpacked> {
     }
     let totals = applier.finish()?;
     let tree = Tree::new(root);
-    let place = Place { directory: tree.open(b"", OFlag::O_RDONLY | OFlag::O_DIRECTORY).map_err(|e| Failure::errno("open the root", e))?, path: Vec::new() };
+    let place =
+        Place { directory: tree.open(b"", OFlag::O_RDONLY | OFlag::O_DIRECTORY).map_err(|e| Failure::errno("open the root", e))?, path: Vec::new() };
     Ok(Unpacked { content: ext4::measure(&place)?, files: totals.files, bytes: totals.bytes })
 }
 
@@ -153,7 +156,8 @@ impl<R: Read> Source for LayerSource<'_, R> {
 }
 
 fn open_root() -> Outcome<OwnedFd> {
-    nix::fcntl::open("/", OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, nix::sys::stat::Mode::empty()).map_err(|e| Failure::errno("open the root", e))
+    nix::fcntl::open("/", OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, nix::sys::stat::Mode::empty())
+        .map_err(|e| Failure::errno("open the root", e))
 }
 
 const MAX_ATTEMPTS: u32 = 3;

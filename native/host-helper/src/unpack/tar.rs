@@ -150,7 +150,10 @@ impl<S: Source> TarReader<S> {
             mode: (field(100..108, "mode").map_err(fail)? & 0o7777) as u32,
             uid: extras.uid.map_or_else(|| field(108..116, "uid"), Ok).map_err(fail)?,
             gid: extras.gid.map_or_else(|| field(116..124, "gid"), Ok).map_err(fail)?,
-            mtime_seconds: extras.mtime.map_or_else(|| signed_number(&header[136..148]).ok_or_else(|| malformed("its mtime is no number")), |m| Ok(m.0)).map_err(fail)?,
+            mtime_seconds: extras
+                .mtime
+                .map_or_else(|| signed_number(&header[136..148]).ok_or_else(|| malformed("its mtime is no number")), |m| Ok(m.0))
+                .map_err(fail)?,
             mtime_nanos: extras.mtime.map_or(0, |m| m.1),
             size: data,
             sparse: None,

@@ -114,7 +114,8 @@ fn pax_overrides_the_header() {
 #[test]
 fn gnu_long_names() {
     let long = "y".repeat(150);
-    let bytes = [entry("././@LongLink", b'L', format!("{long}\0").as_bytes()), entry("././@LongLink", b'K', b"target\0"), header("y", b'2', 0)].concat();
+    let bytes =
+        [entry("././@LongLink", b'L', format!("{long}\0").as_bytes()), entry("././@LongLink", b'K', b"target\0"), header("y", b'2', 0)].concat();
     let all = read(&bytes).unwrap();
     assert_eq!(all[0].0.path, long.as_bytes());
     assert_eq!(all[0].0.link, b"target");
@@ -136,7 +137,11 @@ fn sparse_files_of_pax_1_0() {
     let mut data = b"2\n0\n3\n1000\n2\n".to_vec();
     data.resize(512, 0);
     data.extend_from_slice(b"abcde");
-    let bytes = [pax(&[("GNU.sparse.major", "1"), ("GNU.sparse.minor", "0"), ("GNU.sparse.name", "real"), ("GNU.sparse.realsize", "2000")]), entry("x", b'0', &data)].concat();
+    let bytes = [
+        pax(&[("GNU.sparse.major", "1"), ("GNU.sparse.minor", "0"), ("GNU.sparse.name", "real"), ("GNU.sparse.realsize", "2000")]),
+        entry("x", b'0', &data),
+    ]
+    .concat();
     let all = read(&bytes).unwrap();
     let (entry, data) = &all[0];
     assert_eq!((entry.path.as_slice(), entry.size), (b"real".as_slice(), 2000));
@@ -205,7 +210,8 @@ fn headers_that_lie_are_refused() {
 
 #[test]
 fn no_bytes_make_the_reader_panic_or_hang() {
-    let seed = [pax(&[("path", "a/b"), ("size", "5")]), entry("a", b'0', b"hello"), entry("s", b'S', b"abc"), entry("l", b'2', b""), vec![0; 1024]].concat();
+    let seed =
+        [pax(&[("path", "a/b"), ("size", "5")]), entry("a", b'0', b"hello"), entry("s", b'S', b"abc"), entry("l", b'2', b""), vec![0; 1024]].concat();
     let mut state = 0x9e37_79b9_7f4a_7c15u64;
     let mut next = || {
         state ^= state << 13;

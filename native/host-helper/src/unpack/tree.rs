@@ -105,7 +105,8 @@ impl Tree {
         let is_directory = is(&stat, SFlag::S_IFDIR);
         let kept = keep(&path);
         if is_directory {
-            let directory = open_beneath(&place.directory, name, OFlag::O_RDONLY | OFlag::O_DIRECTORY, Mode::empty()).map_err(|e| Failure::errno("open a directory", e))?;
+            let directory = open_beneath(&place.directory, name, OFlag::O_RDONLY | OFlag::O_DIRECTORY, Mode::empty())
+                .map_err(|e| Failure::errno("open a directory", e))?;
             self.remove_children(&Place { directory, path }, keep)?;
         }
         if kept {
