@@ -22,6 +22,15 @@ test("a field of the specification that is not served is refused by name as unsu
   assert.equal(reply.status, 501);
   assert.equal(reply.body["code"], "FIELD_UNSUPPORTED");
   assert.deepEqual(reply.body["fields"], [{ path: "hugepages", message: "is not served yet" }]);
+  for (const [json, path] of [
+    [{ name: "a", agent: { enabled: true, port: 17777 } }, "agent.port"],
+    [{ name: "a", agent: { token: "t" } }, "agent.token"],
+    [{ name: "a", cloud_init: { hostname: "h", static_network: {} } }, "cloud_init.static_network"],
+  ] as const) {
+    const nested = await ask("POST", "/v1/vms", { json });
+    assert.deepEqual([nested.status, nested.body["code"]], [501, "FIELD_UNSUPPORTED"], path);
+    assert.deepEqual(nested.body["fields"], [{ path, message: "is not served yet" }]);
+  }
 });
 
 test("wrong types are never coerced and every wrong field is listed", async () => {

@@ -138,7 +138,7 @@ export type CloudInitSpec = Static<typeof CloudInitSchema>;
 export type WorkloadSpec = Static<typeof WorkloadSchema>;
 export type Labels = Record<string, string>;
 
-/** Fields of the specification that this version does not serve yet: refused by name with `FIELD_UNSUPPORTED`. */
+/** Fields of the specification, by their dotted path, that this version does not serve yet: refused by name with `FIELD_UNSUPPORTED`. */
 export const UNSERVED_VM_FIELDS: readonly string[] = [
   "tenant",
   "created_by_token",
@@ -169,6 +169,9 @@ export const UNSERVED_VM_FIELDS: readonly string[] = [
   "blk_ops_limit",
   "cpu_template",
   "autostart",
+  "agent.port",
+  "agent.token",
+  "cloud_init.static_network",
 ];
 
 export const PatchVmRequestSchema = Type.Object(
