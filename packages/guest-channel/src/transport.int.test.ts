@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { mkdtemp, rm } from "node:fs/promises";
+import { link, mkdtemp, rm, symlink, writeFile } from "node:fs/promises";
 import { createServer, type Server, type Socket } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -72,4 +72,34 @@ test("vsock needs somebody who can open one", async () => {
     { ...call, openVsock: async (target) => (assert.deepEqual([target.cid, target.port], [3, 17777]), line) },
   );
   assert.equal(opened, line);
+});
+
+test("what a VMM may have put in the socket's place is not followed: a link to another socket, a file, nothing", async () => {
+  let connections = 0;
+  await withServer(
+    () => (connections += 1),
+    async (path) => {
+      await symlink(path, `${path}.link`);
+      await writeFile(`${path}.file`, "");
+      for (const other of [`${path}.link`, `${path}.file`, `${path}.missing`]) {
+        await assert.rejects(openTransport({ kind: "unix", path: other }, call), { code: "AGENT_UNREACHABLE" }, other);
+        await assert.rejects(openTransport({ kind: "connect", path: other, port: 1 }, call), { code: "AGENT_UNREACHABLE" }, other);
+      }
+      assert.equal(connections, 0);
+      (await openTransport({ kind: "unix", path }, call)).destroy();
+    },
+  );
+});
+
+test("a socket whose path is longer than an address may be is reached all the same", async () => {
+  await withServer(
+    (socket) => socket.end("hello"),
+    async (path) => {
+      const long = `${path}-${"x".repeat(120)}`;
+      await link(path, long);
+      const line = await openTransport({ kind: "unix", path: long }, call);
+      const bytes = await new Promise<Buffer>((resolve) => line.once("data", resolve));
+      assert.equal(bytes.toString(), "hello");
+    },
+  );
 });

@@ -5,8 +5,10 @@
  * - `connect`: a Unix socket on which a VMM forwards ports: `CONNECT <port>` and a line that begins with `OK`.
  * - `vsock`: the host's AF_VSOCK, which Node has not: somebody passes in `openVsock`.
  */
-import { PlatformError } from "@fluxvm/core";
+import { constants } from "node:fs";
+import { open } from "node:fs/promises";
 import { createConnection, type Socket } from "node:net";
+import { PlatformError } from "@fluxvm/core";
 import type { Duplex } from "node:stream";
 
 export type GuestEndpoint =
@@ -20,6 +22,8 @@ export type OpenVsock = (
 ) => Promise<Duplex>;
 
 const MAX_REPLY_BYTES = 128;
+/** Linux's open(2): a handle on whatever lies there, which opens nothing. Node has no name for it. */
+const O_PATH = 0o10000000;
 
 /** @throws PlatformError `AGENT_UNREACHABLE` when nobody is there, `HOST_CAPABILITY_MISSING` for vsock without a way to open one. */
 export async function openTransport(
@@ -42,7 +46,24 @@ export async function openTransport(
   }
 }
 
+/**
+ * The socket lies where a VMM can write. One that was broken out of must not lead the daemon to somebody else's socket,
+ * so what lies there is held by a handle, looked at, and connected to through that handle.
+ */
 async function connectUnix(path: string, signal: AbortSignal): Promise<Socket> {
+  signal.throwIfAborted();
+  const place = await open(path, O_PATH | constants.O_NOFOLLOW).catch((cause: unknown) => {
+    throw unreachable(cause);
+  });
+  try {
+    if (!(await place.stat()).isSocket()) throw unreachable(new Error("what lies at the channel's path is no socket"));
+    return await connectTo(`/proc/self/fd/${place.fd}`, signal);
+  } finally {
+    place.close().catch(() => undefined); // not waited for: whoever gets the socket must listen to it at once
+  }
+}
+
+async function connectTo(path: string, signal: AbortSignal): Promise<Socket> {
   signal.throwIfAborted();
   return await new Promise<Socket>((resolve, reject) => {
     const socket = createConnection({ path });

@@ -1,5 +1,7 @@
 import { strict as assert } from "node:assert";
-import { appendFileSync, mkdirSync, mkdtempSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { execFileSync } from "node:child_process";
+import { appendFileSync, mkdirSync, mkdtempSync, renameSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test, type TestContext } from "node:test";
@@ -81,4 +83,33 @@ test("following starts before there is a file, and ends with its signal", async 
   const next = stream.next();
   stop.abort(new Error("enough"));
   await assert.rejects(next, /enough/);
+});
+
+test("what a broken-out VMM puts in the log's place is not read: a link to another file, a pipe, a socket, a directory", async (t) => {
+  const { path, directory, logs } = createWorld(t);
+  const secret = join(directory, "..", "..", "secret");
+  writeFileSync(secret, "token\n");
+  const ways: readonly (() => Promise<void> | void)[] = [
+    () => symlinkSync(secret, path),
+    () => symlinkSync(secret, `${path}.1`),
+    () => void execFileSync("mkfifo", [path]),
+    () => mkdirSync(path),
+    async () => {
+      const server = createServer().listen(path);
+      t.after(() => server.close());
+      await new Promise((resolve) => server.once("listening", resolve));
+    },
+  ];
+  for (const [index, put] of ways.entries()) {
+    rmSync(directory, { recursive: true });
+    mkdirSync(directory);
+    await put();
+    assert.equal((await logs.tail(VM, 10, { signal: AbortSignal.timeout(5000) })).length, 0, `tail of way ${index}`);
+    const seen: Uint8Array[] = [];
+    const follow = async (): Promise<void> => {
+      for await (const chunk of logs.follow(VM, 10, { signal: AbortSignal.timeout(400) })) seen.push(chunk);
+    };
+    await assert.rejects(follow(), /timeout/i);
+    assert.equal(Buffer.concat(seen).toString(), "", `follow of way ${index}`);
+  }
 });

@@ -3,6 +3,7 @@
  * Following looks at the file a few times a second and goes over to its successor when it is rotated; it ends with the
  * signal, or when the VM's directory is gone.
  */
+import { constants } from "node:fs";
 import { open, stat, type FileHandle } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { isPlatformError, type Clock } from "@fluxvm/core";
@@ -77,11 +78,16 @@ async function openSuccessor(path: string, current: FileHandle | undefined): Pro
   return undefined;
 }
 
+/** The directory is the VMM's to write in. A link in the log's place, or a pipe, is as good as no log. */
 async function openIfThere(path: string): Promise<FileHandle | undefined> {
   try {
-    return await open(path, "r");
+    const file = await open(path, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK);
+    if ((await file.stat()).isFile()) return file;
+    await file.close();
+    return undefined;
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === "ENOENT") return undefined; // node:fs rejects with these
+    const { code } = error as NodeJS.ErrnoException; // node:fs rejects with these
+    if (code === "ENOENT" || code === "ELOOP" || code === "ENXIO") return undefined;
     throw isPlatformError(error) ? error : toFileError(error, "read a console log");
   }
 }

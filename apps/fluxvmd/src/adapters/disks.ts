@@ -1,6 +1,6 @@
 /** The disk files of a VM, written natively and given to the VM's user. Each appears whole or not at all. */
 import { constants } from "node:fs";
-import { chmod, chown, copyFile, rename, rm, stat, writeFile } from "node:fs/promises";
+import { copyFile, lstat, open, rename, rm, writeFile } from "node:fs/promises";
 import { PlatformError } from "@fluxvm/core";
 import type { Disks, GuestConfig, Owner, SeedSpec } from "@fluxvm/engine";
 import { encodeGuestConfigDisk, GUEST_AGENT_PORT_NAME, GUEST_CONFIG_DISK_SERIAL, GUEST_ROOT_DISK_SERIAL } from "@fluxvm/guest-protocol";
@@ -86,8 +86,11 @@ async function writeAnew(path: string, content: Uint8Array): Promise<void> {
   }
 }
 
+/** Keeps a file that is there; anything else in its place, which only a broken-out VMM can have put there, goes. */
 async function ensureCopy(source: string, target: string): Promise<void> {
-  if ((await stat(target).catch(() => undefined)) !== undefined) return;
+  const present = await lstat(target).catch(() => undefined);
+  if (present?.isFile() === true) return;
+  if (present !== undefined) await rm(target, { recursive: true });
   const partial = `${target}.partial`;
   try {
     await rm(partial, { force: true });
@@ -105,7 +108,13 @@ async function ensureCopy(source: string, target: string): Promise<void> {
   }
 }
 
+/** By a handle, so that a link in the file's place gives nothing else away. */
 async function give(path: string, owner: Owner): Promise<void> {
-  await chmod(path, 0o600);
-  if (process.getuid?.() === 0) await chown(path, owner.uid, owner.gid);
+  const file = await open(path, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK);
+  try {
+    await file.chmod(0o600);
+    if (process.getuid?.() === 0) await file.chown(owner.uid, owner.gid);
+  } finally {
+    await file.close();
+  }
 }
