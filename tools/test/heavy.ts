@@ -8,7 +8,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { findTestFiles } from "./discover.ts";
-import { findProcesses, findThings, RUN_VARIABLE, takeSnapshot, type HostSnapshot, type RunMark } from "./leftovers.ts";
+import { findMounts, findProcesses, findThings, RUN_VARIABLE, type HostSnapshot, type RunMark } from "./leftovers.ts";
 import { mapBounded } from "./pool.ts";
 import { printResult } from "./progress.ts";
 import { runTestFile } from "./run-file.ts";
@@ -60,7 +60,7 @@ async function checkProcesses(mark: RunMark, path: string): Promise<ReturnType<t
     await sleep(100);
     left = findProcesses(mark);
   }
-  const mounts = findThings(mark, takeSnapshot());
+  const mounts = findMounts(mark);
   for (const { pid } of left) endProcess(pid);
   const found = [...left.map((p) => `process ${p.pid}: ${p.command.slice(0, 300)}`), ...mounts];
   return found.length === 0 ? [] : [makeRecord(`${path} leaves nothing behind`, "failed", found.join("\n"))];
@@ -76,12 +76,11 @@ function endProcess(pid: number): void {
 
 /** Cgroups, namespaces, tables and links that came up during the whole run: one result of its own. */
 export async function checkHost(before: HostSnapshot): Promise<UnitResult> {
-  const nowhere: RunMark = { id: "no run", folder: "/no such folder" };
   const deadline = performance.now() + GRACE_MS;
-  let left = findThings(nowhere, before);
+  let left = findThings(before);
   while (left.length > 0 && performance.now() < deadline) {
     await sleep(100);
-    left = findThings(nowhere, before);
+    left = findThings(before);
   }
   const record = makeRecord("nothing is left on the host", left.length === 0 ? "passed" : "failed", left.join("\n"));
   return { name: "left behind", durationMs: 0, records: [record], output: "" };

@@ -33,6 +33,5 @@ test("a process left behind is found by its environment and by its arguments, an
 });
 
 test("nothing new since the snapshot is no finding", () => {
-  const mark = { id: "none", folder: "/no such folder" };
-  assert.deepEqual(findThings(mark, takeSnapshot()), []);
+  assert.deepEqual(findThings(takeSnapshot()), []);
 });

@@ -38,14 +38,18 @@ export function findProcesses(mark: RunMark): LeftProcess[] {
     .filter(({ pid }) => !isZombie(pid));
 }
 
-/** Descriptions of everything but processes. */
-export function findThings(mark: RunMark, before: HostSnapshot): string[] {
+/** Mounts and loop devices of the run. */
+export function findMounts(mark: RunMark): string[] {
   const mounts = readFileSync("/proc/self/mountinfo", "utf8").split("\n");
   const mounted = mounts.filter((line) => line.includes(mark.folder)).map((line) => `mount ${line.split(" ")[4]}`);
   const loops = globSync("/sys/block/loop*/loop/backing_file").filter((file) => readText(file).includes(mark.folder));
+  return [...mounted, ...loops.map((file) => `loop device of ${readText(file).trim()}`)];
+}
+
+/** Named things that were not there before, but for those of daemons that run now. */
+export function findThings(before: HostSnapshot): string[] {
   const busy = listLiveInstances();
-  const made = [...takeSnapshot()].filter((thing) => !before.has(thing) && !busy.some((id) => thing.replaceAll("-", "_").includes(id)));
-  return [...mounted, ...loops.map((file) => `loop device of ${readText(file).trim()}`), ...made];
+  return [...takeSnapshot()].filter((thing) => !before.has(thing) && !busy.some((id) => thing.replaceAll("-", "_").includes(id)));
 }
 
 /** Ids of daemons that run now, with `_` for `-` as nftables writes them: a daemon of the run itself shows as a process. */
