@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { it } from "node:test";
 import { ensureBusyboxLayout } from "../fixtures/artefacts.ts";
 import { importImage, importKernel, startDaemon } from "../fixtures/daemon.ts";
+import { shOutput } from "../fixtures/world.ts";
 
 it("runs the image's entrypoint as its user, in its directory, with its environment, and reports its end", async (t) => {
   const daemon = await startDaemon(t);
@@ -33,4 +34,22 @@ it("runs the image's entrypoint as its user, in its directory, with its environm
   });
   const changed = await daemon.client.execs.attach("changed", "workload", { reconnectMs: 90_000 }).collect();
   assert.equal(changed.stdout.toString(), "green round 0 /tmp\n");
+});
+
+it("stops the image's program by the image's signal, and waits for it", async (t) => {
+  const daemon = await startDaemon(t);
+  await importKernel(daemon);
+  const script =
+    "trap 'sleep 1; echo bye >/root/farewell; exit 0' USR1; trap 'echo term >/root/farewell' TERM; echo up; while :; do sleep 0.1; done";
+  const layout = ensureBusyboxLayout("stopped-by-usr1", { cmd: ["/bin/sh", "-c", script], stopSignal: "SIGUSR1", env: ["PATH=/bin"] });
+  await importImage(daemon, layout, "polite");
+  assert.equal((await daemon.client.images.get("polite")).config?.stop_signal, "SIGUSR1");
+  await daemon.client.vms.create({ name: "polite", image: "polite", memory_mib: 192 });
+  for await (const chunk of daemon.client.execs.attach("polite", "workload", { reconnectMs: 90_000 }).output()) {
+    if (Buffer.from(chunk.data).toString().includes("up")) break;
+  }
+  const stopped = await daemon.client.vms.stop("polite", { timeout_seconds: 30 });
+  assert.deepEqual([stopped.state, stopped.reason], ["stopped", "guest_shutdown"]);
+  await daemon.client.vms.start("polite", { ready: "exec" });
+  assert.equal(await shOutput(daemon, "polite", "cat /root/farewell"), "bye");
 });

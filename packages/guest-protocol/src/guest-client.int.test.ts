@@ -1,12 +1,14 @@
 /** The rest of the agent's requests, as far as they do not change the machine the test runs on. */
 import assert from "node:assert/strict";
 import { readFileSync, statSync } from "node:fs";
+import { hostname } from "node:os";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
-import { systemRandom } from "@fluxvm/core";
+import { newId, systemRandom } from "@fluxvm/core";
 import { systemClock } from "@fluxvm/host";
+import { requireRoot } from "@fluxvm/host/testing";
 import { createGuestClient, type GuestAgent } from "./index.ts";
-import { startTestAgent, type TestAgent } from "./testing/index.ts";
+import { collectExec, startTestAgent, type TestAgent } from "./testing/index.ts";
 
 const call = { signal: AbortSignal.timeout(60_000) };
 let agent: TestAgent;
@@ -66,4 +68,31 @@ test("a new token holds at once, and for the next start of the service", async (
   assert.match(readFileSync(file, "utf8"), new RegExp(`"token":"${token}"`));
   assert.equal(statSync(file).mode & 0o777, 0o600);
   await client.close();
+});
+
+test("a new identity is a host name and a machine id, and a wrong part changes nothing", async (t) => {
+  if (!requireRoot(t)) return;
+  const before = hostname();
+  const twin = await startTestAgent({ ownIdentity: true });
+  t.after(async () => await twin.stop());
+  const client = createGuestClient({
+    endpoint: { kind: "unix", path: twin.path },
+    token: twin.token,
+    clock: systemClock,
+    random: systemRandom,
+  });
+  t.after(() => client.destroy());
+  const readName = async (): Promise<string> => {
+    const argv = ["cat", "/proc/sys/kernel/hostname"];
+    return (await collectExec(await client.exec.startAttached({ execId: newId("exec", systemRandom), argv }, call))).stdout.trim();
+  };
+  const machineId = "0123456789abcdef".repeat(2);
+  await assert.rejects(client.resetIdentity({ hostname: "half", machineId: "short" }, call), { code: "REQUEST_INVALID" });
+  assert.equal(await readName(), before);
+  await client.resetIdentity({ hostname: "reborn", machineId }, call);
+  assert.equal(await readName(), "reborn");
+  assert.equal((await client.info(call)).hostname, "reborn");
+  assert.equal(readFileSync(join(twin.directory, "etc/hostname"), "utf8"), "reborn\n");
+  assert.equal(readFileSync(join(twin.directory, "etc/machine-id"), "utf8"), `${machineId}\n`);
+  assert.equal(hostname(), before, "this host keeps its own");
 });

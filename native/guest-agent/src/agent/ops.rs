@@ -214,23 +214,25 @@ fn refuse_if_frozen(core: &Core, op: &str) -> Result<(), Failure> {
     }
 }
 
+/// All is checked before anything is changed.
 fn reset_identity(core: &mut Core, request: &Value) -> Result<Outcome, Failure> {
     request.only(&["op", "hostname", "machineId", "token"])?;
-    if let Some(name) = request.opt_text("hostname")? {
+    let (name, id, token) = (request.opt_text("hostname")?, request.opt_text("machineId")?, request.opt_text("token")?);
+    if id.is_some_and(|id| id.len() != 32 || hex::decode(id).is_none()) {
+        return Err(Failure::invalid("Invalid machineId: must be 32 hex digits"));
+    }
+    if token.is_some_and(|token| token.len() < 32 || token.len() > 128) {
+        return Err(Failure::invalid("Invalid token: must be 32 to 128 characters"));
+    }
+    if let Some(name) = name {
         sys::set_hostname(name.as_bytes()).map_err(|e| system("set the host name", e))?;
         let _ = sys::write_file(b"/etc/hostname", alloc::format!("{name}\n").as_bytes(), 0o644);
         core.config.hostname = name.to_string();
     }
-    if let Some(id) = request.opt_text("machineId")? {
-        if id.len() != 32 || hex::decode(id).is_none() {
-            return Err(Failure::invalid("Invalid machineId: must be 32 hex digits"));
-        }
+    if let Some(id) = id {
         sys::write_file(b"/etc/machine-id", alloc::format!("{id}\n").as_bytes(), 0o444).map_err(|e| system("write /etc/machine-id", e))?;
     }
-    if let Some(token) = request.opt_text("token")? {
-        if token.len() < 32 || token.len() > 128 {
-            return Err(Failure::invalid("Invalid token: must be 32 to 128 characters"));
-        }
+    if let Some(token) = token {
         core.change_token(token);
     }
     reply(object! {})

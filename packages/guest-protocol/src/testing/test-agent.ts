@@ -5,7 +5,7 @@
 import { systemRandom, randomHex } from "@fluxvm/core";
 import { spawn, type ChildProcess } from "node:child_process";
 import { existsSync } from "node:fs";
-import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { createConnection } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -28,7 +28,13 @@ export interface TestAgent {
 }
 
 export async function startTestAgent(
-  options: { readonly token?: string; readonly binary?: string; readonly config?: Readonly<Record<string, unknown>> } = {},
+  options: {
+    readonly token?: string;
+    readonly binary?: string;
+    readonly config?: Readonly<Record<string, unknown>>;
+    /** As root: a host name and an /etc of its own (`etc` in its directory), so that it may change who it is. */
+    readonly ownIdentity?: boolean;
+  } = {},
 ): Promise<TestAgent> {
   const binary = options.binary ?? testAgentBinaryPath();
   if (!existsSync(binary)) throw new Error(`the guest agent is not built: ${binary}`);
@@ -37,9 +43,12 @@ export async function startTestAgent(
   const config = { version: 1, vmId: "vm-test", token, hostname: "test", ...options.config };
   await writeFile(join(directory, "config.json"), JSON.stringify(config), { mode: 0o600 });
   const path = join(directory, "agent.sock");
-  const child = spawn(binary, ["serve", "--config", join(directory, "config.json"), "--listen", `unix:${path}`], {
-    stdio: ["ignore", "ignore", "pipe"],
-  });
+  const serve = [binary, "serve", "--config", join(directory, "config.json"), "--listen", `unix:${path}`];
+  const etc = join(directory, "etc");
+  if (options.ownIdentity === true) await mkdir(etc);
+  const own = ["unshare", "--uts", "--mount", "sh", "-c", 'mount --bind "$0" /etc && exec "$@"', etc, ...serve];
+  const [command = "", ...argv] = options.ownIdentity === true ? own : serve;
+  const child = spawn(command, argv, { stdio: ["ignore", "ignore", "pipe"] });
   let log = "";
   child.stderr.setEncoding("utf8").on("data", (text: string) => (log = (log + text).slice(-65_536)));
   const exited = new Promise<void>((resolve) => child.once("exit", () => resolve()));
