@@ -9,7 +9,8 @@
  * lost, a loop makes a new one and reads the status, so no end is missed. What the guest did first is why it ended.
  * Called by the VM's driver, which guarantees order; never checks the VM's state.
  */
-import { lstat } from "node:fs/promises";
+import { constants } from "node:fs";
+import { open, type FileHandle } from "node:fs/promises";
 import { abortable, isPlatformError, PlatformError, withDeadline, type CallOptions, type Clock } from "@fluxvm/core";
 import type { HostProcess } from "@fluxvm/host";
 import type { Logger } from "@fluxvm/telemetry";
@@ -36,6 +37,8 @@ export interface MachineOptions {
 const LAST_EVENTS_MS = 200;
 const RECONNECT_MIN_MS = 10;
 const RECONNECT_MAX_MS = 2000;
+/** Linux's open(2): a handle on whatever lies there, which opens nothing. Node has no name for it. */
+const O_PATH = 0o10000000;
 
 export class QemuMachine implements VmProcess {
   readonly record: VmProcessRecord;
@@ -190,17 +193,22 @@ export class QemuMachine implements VmProcess {
 
   async #openConnection(): Promise<QmpClient> {
     const { qmpPath, clock, config } = this.#options;
-    await requireSocket(qmpPath);
-    const client = await connectQmp(
-      {
-        path: qmpPath,
-        clock,
-        handshakeTimeoutMs: config.commandTimeoutMs,
-        commandTimeoutMs: config.commandTimeoutMs,
-        onEvent: (event) => this.#onEvent(event),
-      },
-      { signal: this.#gone.signal },
-    );
+    const socket = await holdSocket(qmpPath);
+    let client: QmpClient;
+    try {
+      client = await connectQmp(
+        {
+          path: `/proc/self/fd/${socket.fd}`,
+          clock,
+          handshakeTimeoutMs: config.commandTimeoutMs,
+          commandTimeoutMs: config.commandTimeoutMs,
+          onEvent: (event) => this.#onEvent(event),
+        },
+        { signal: this.#gone.signal },
+      );
+    } finally {
+      socket.close().catch(() => undefined); // not waited for: the client must be known before its first event
+    }
     this.#client = client;
     void client.closed.then((reason) => this.#onLost(client, reason)); // #onLost handles its own failures
     return client;
@@ -262,11 +270,14 @@ export class QemuMachine implements VmProcess {
 }
 
 /**
- * The socket lies where QEMU can write. One that was broken out of must not lead the daemon to another VM's socket.
- * @throws `ENOENT`, PlatformError `BACKEND_PROTOCOL`.
+ * The socket lies where QEMU can write. One that was broken out of must not lead the daemon to another VM's socket, so
+ * what lies there is held by a handle, looked at, and connected to through it. @throws `ENOENT`, PlatformError `BACKEND_PROTOCOL`.
  */
-async function requireSocket(path: string): Promise<void> {
-  if (!(await lstat(path)).isSocket()) throw new PlatformError("BACKEND_PROTOCOL", "QEMU's control socket is not a socket");
+async function holdSocket(path: string): Promise<FileHandle> {
+  const place = await open(path, O_PATH | constants.O_NOFOLLOW);
+  if ((await place.stat()).isSocket()) return place;
+  await place.close();
+  throw new PlatformError("BACKEND_PROTOCOL", "QEMU's control socket is not a socket");
 }
 
 function unsupported(what: string): PlatformError {
