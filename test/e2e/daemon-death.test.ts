@@ -18,6 +18,10 @@ it("adopts every VM after kill -9: exec works, TTL counts, names and disks are k
   const adopted = await daemon.client.vms.get("two");
   assert.deepEqual([adopted.state, adopted.pid, adopted.expires_at], ["paused", second.pid, second.expires_at]);
   await daemon.client.vms.resume("two");
+  await daemon.stop(); // a graceful end leaves them running as well
+  process.kill(first.pid ?? 0, 0);
+  await daemon.start();
+  assert.equal((await daemon.client.vms.get("one")).pid, first.pid);
   assert.equal(await shOutput(daemon, "two", "echo alive"), "alive");
   await daemon.client.vms.patch("two", { ttl_seconds: 3 });
   await daemon.kill();
