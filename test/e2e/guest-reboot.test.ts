@@ -1,4 +1,4 @@
-/** A guest that reboots comes back, on its disk and with its time to live; one whose kernel panics, or that resets for ever, does not. */
+/** A guest that reboots, or is restarted, comes back, on its disk and with its time to live; one whose kernel panics, or that resets for ever, does not. */
 import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
 import type { TestDaemon } from "../fixtures/daemon.ts";
@@ -46,6 +46,19 @@ describe("a guest that reboots", () => {
     await shOutput(daemon, "again", "echo unsynced > /root/unsynced");
     await reboot("again", "reboot");
     assert.equal(await shOutput(daemon, "again", "cat /root/unsynced"), "unsynced");
+  });
+
+  it("is restarted by request without losing what nobody synced, also while it is still starting", async () => {
+    await shOutput(daemon, "again", "head -c 2000000 /dev/urandom > /root/big; sha256sum /root/big > /root/sum");
+    await daemon.client.vms.restart("again"); // answers once the next one runs: it is still starting then
+    const started = Date.now();
+    await daemon.client.vms.restart("again", {}, { ready: "exec" });
+    assert.ok(Date.now() - started < BOOT_TIMEOUT_MS);
+    assert.match(await shOutput(daemon, "again", "sha256sum -c /root/sum"), /OK/);
+    let console = "";
+    for await (const chunk of daemon.client.vms.logs("again", { lines: 1000 })) console += Buffer.from(chunk).toString();
+    // Both ended by their own power-off, none was killed; before them only resets.
+    assert.equal(console.match(/fluxvm-agent: powering off/g)?.length, 2);
   });
 
   it("stays off by its own poweroff", async () => {

@@ -220,8 +220,25 @@ async function askToShutDown(context: EffectContext, process: VmProcess, signal:
   await ask("resuming", async (inner) => {
     if ((await process.status({ signal: inner })) === "paused") await process.resume({ signal: inner });
   });
-  const asked = agent?.state === "ready" && (await ask("agent shutdown", async (inner) => await agent.shutdown({ signal: inner })));
-  if (!asked) await ask("power button", async (inner) => await process.requestShutdown({ signal: inner }));
+  const askAgent = async (): Promise<boolean> =>
+    agent !== undefined && (await ask("agent shutdown", async (inner) => await agent.shutdown({ signal: inner })));
+  if (agent?.state === "ready" && (await askAgent())) return;
+  await ask("power button", async (inner) => await process.requestShutdown({ signal: inner }));
+  // A guest that is still starting hears no button, and many have nobody who listens to it.
+  if (agent !== undefined && (await becomesReady(agent, process, signal))) await askAgent();
+}
+
+/** Whether the agent answers before the machine ends. @throws the signal's reason */
+async function becomesReady(agent: GuestAgent, process: VmProcess, signal: AbortSignal): Promise<boolean> {
+  const ended = new AbortController();
+  void process.exited.then(() => ended.abort()); // never rejects
+  try {
+    await agent.waitReady({ signal: AbortSignal.any([signal, ended.signal]) });
+    return true;
+  } catch {
+    signal.throwIfAborted();
+    return false;
+  }
 }
 
 /** Tears down and removes the record, trying again until it is done: a VM being deleted never comes back. */

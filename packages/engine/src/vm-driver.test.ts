@@ -105,6 +105,22 @@ test("a guest that ignores the request is killed when its time is over, not befo
   assert.equal(stopped.state.phase === "stopped" && stopped.state.reason, "killed");
 });
 
+test("a guest that is still starting and hears no power button is stopped gracefully once its agent answers", async () => {
+  const world = new SimulatedWorld();
+  const life = world.incarnate();
+  world.host.guests = { shutdownMs: 50, agentReadyMs: 2000, powerButton: "ignored" };
+  const driver = await create(world, life);
+  const before = world.clock.bootMs();
+  const stopped = await world.run(driver.request({ ...STOP, graceMs: 10_000 }, FOREVER));
+  assert.equal(stopped.state.phase === "stopped" && stopped.state.reason, "guest_shutdown");
+  const took = world.clock.bootMs() - before;
+  assert.ok(took < 5000, `${took} ms`);
+  world.host.guests = { ...world.host.guests, agentReadyMs: "never" };
+  await world.run(driver.request({ kind: "start" }, FOREVER));
+  const killed = await world.run(driver.request({ ...STOP, graceMs: 3000 }, FOREVER));
+  assert.equal(killed.state.phase === "stopped" && killed.state.reason, "killed");
+});
+
 test("a forced stop cuts a graceful one short, and both callers are answered", async () => {
   const { world, driver } = await start();
   world.host.guests = { ...world.host.guests, shutdownMs: "ignored" };

@@ -163,7 +163,10 @@ function createHandle(backend: string, machine: SimulatedMachine, host: HostStat
     migrate: unsupported,
     update: unsupported,
     stats: async ({ signal }) => await life.step("process.stats", signal, () => ({ cpuTimeMs: 0, memoryBytes: 0 })),
-    requestShutdown: async ({ signal }) => await step("requestShutdown", signal, () => machine.askToShutDown()),
+    requestShutdown: async ({ signal }) =>
+      await step("requestShutdown", signal, () => {
+        if (host.guests.powerButton !== "ignored") machine.askToShutDown();
+      }),
     kill: async ({ signal }) => await step("kill", signal, () => machine.vanish()),
   };
 }

@@ -42,7 +42,12 @@ export interface HostState {
   readonly machines: Map<number, SimulatedMachine>;
   nextPid: number;
   /** Behaviour of guests from now on. */
-  guests: { readonly shutdownMs: number | "ignored"; readonly agentReadyMs: number | "never" };
+  guests: {
+    readonly shutdownMs: number | "ignored";
+    readonly agentReadyMs: number | "never";
+    /** `ignored`: only the agent can end it. */
+    readonly powerButton?: "ignored";
+  };
 }
 
 export class Incarnation {
