@@ -77,6 +77,12 @@ describe("fluxctl", () => {
     assert.equal((await cli(["exec", "cli", "--", "sh", "-c", "kill -TERM $$"])).code, 128 + 15);
   });
 
+  it("console is a shell in a terminal", async () => {
+    const shell = await cli(["console", "cli"], { terminal: true, input: "echo con$((1 + 1))sole; exit 4\n" });
+    assert.match(shell.stdout, /con2sole/);
+    assert.equal(shell.code, 4, shell.stdout);
+  });
+
   it("cp takes a directory in and out with modes and links", async () => {
     const out = join(daemon.directory, "out");
     const tree = join(daemon.directory, "tree");
