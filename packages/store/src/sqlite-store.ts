@@ -17,7 +17,14 @@ import { assert, isErrorCode, PlatformError } from "@fluxvm/core";
 import type { Logger } from "@fluxvm/telemetry";
 import { EVENTS_KEPT } from "./migrations.ts";
 import type { Store, StoreChange, StoredEvent, StoredRecord } from "./store.ts";
-import type { WireChange, WireError, WorkerReply, WorkerRequest, WorkerSettings } from "./worker-protocol.ts";
+import {
+  toWireChange,
+  type WireChange,
+  type WireError,
+  type WorkerReply,
+  type WorkerRequest,
+  type WorkerSettings,
+} from "./worker-protocol.ts";
 
 /** Commits that may wait; the next one is told `QUEUE_FULL`. */
 const MAX_QUEUED = 8192;
@@ -209,29 +216,6 @@ function settleGroup(group: readonly QueuedCommit[], reply: WorkerReply): void {
 
 function rejectGroup(group: readonly QueuedCommit[], error: PlatformError): void {
   for (const commit of group) commit.reject(error);
-}
-
-function toWireChange(change: StoreChange): WireChange {
-  switch (change.kind) {
-    case "put":
-      return {
-        kind: "put",
-        collection: change.collection,
-        key: change.key,
-        json: toJson(change.value),
-        expectedVersion: change.expectedVersion,
-      };
-    case "delete":
-      return change;
-    case "event":
-      return { kind: "event", type: change.type, subject: change.subject, wallMs: change.wallMs, json: toJson(change.data) };
-  }
-}
-
-function toJson(value: unknown): string {
-  const json = JSON.stringify(value) as string | undefined; // undefined for what JSON cannot hold
-  assert(json !== undefined, "a stored value must be JSON");
-  return json;
 }
 
 /** @throws PlatformError `STORE_CORRUPT` */

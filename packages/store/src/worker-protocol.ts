@@ -1,4 +1,6 @@
 /** What the store and its worker thread say to each other. Values travel as JSON text. */
+import { assert } from "@fluxvm/core";
+import type { StoreChange } from "./store.ts";
 
 export type WireChange =
   | {
@@ -10,6 +12,30 @@ export type WireChange =
     }
   | { readonly kind: "delete"; readonly collection: string; readonly key: string }
   | { readonly kind: "event"; readonly type: string; readonly subject: string; readonly wallMs: number; readonly json: string };
+
+/** As text, so that what the caller does to its object later changes nothing here. */
+export function toWireChange(change: StoreChange): WireChange {
+  switch (change.kind) {
+    case "put":
+      return {
+        kind: "put",
+        collection: change.collection,
+        key: change.key,
+        json: toJson(change.value),
+        expectedVersion: change.expectedVersion,
+      };
+    case "delete":
+      return change;
+    case "event":
+      return { kind: "event", type: change.type, subject: change.subject, wallMs: change.wallMs, json: toJson(change.data) };
+  }
+}
+
+function toJson(value: unknown): string {
+  const json = JSON.stringify(value) as string | undefined; // undefined for what JSON cannot hold
+  assert(json !== undefined, "a stored value must be JSON");
+  return json;
+}
 
 export interface WorkerSettings {
   readonly path: string;

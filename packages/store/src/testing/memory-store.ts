@@ -2,8 +2,9 @@
  * A store in memory with the same promises as the real one, for tests and simulation: what `snapshot()` returns is
  * what a crash would leave, and `onCommit` decides each commit's fate.
  */
-import { assert, PlatformError } from "@fluxvm/core";
+import { PlatformError } from "@fluxvm/core";
 import type { Store, StoreChange, StoredEvent, StoredRecord } from "../store.ts";
+import { toWireChange, type WireChange } from "../worker-protocol.ts";
 
 /**
  * `apply`; `fail` with an error before (or, `applied`, after) it is durable; `hang`: never settles, as when the process
@@ -93,7 +94,7 @@ class InMemoryStore implements MemoryStore {
   }
 
   async commit(changes: readonly StoreChange[]): Promise<void> {
-    const frozen = changes.map(freezeChange);
+    const frozen = changes.map(toWireChange);
     this.#requireOpen();
     if (changes.length === 0) return;
     await Promise.resolve(); // no caller may count on it being done at once
@@ -111,7 +112,7 @@ class InMemoryStore implements MemoryStore {
     return { records, events: this.#events.map(toEvent), lastSequence: this.#lastSequence };
   }
 
-  async #commitOne(frozen: readonly FrozenChange[], changes: readonly StoreChange[]): Promise<void> {
+  async #commitOne(frozen: readonly WireChange[], changes: readonly StoreChange[]): Promise<void> {
     this.#commits += 1;
     const fate = this.#options.onCommit?.(this.#commits, changes) ?? { kind: "apply" };
     switch (fate.kind) {
@@ -131,14 +132,14 @@ class InMemoryStore implements MemoryStore {
     }
   }
 
-  #apply(changes: readonly FrozenChange[]): void {
+  #apply(changes: readonly WireChange[]): void {
     for (const change of changes) if (change.kind === "put") this.#requireVersion(change, changes);
     for (const change of changes) this.#applyOne(change);
     const kept = this.#options.eventsKept ?? 100_000;
     if (this.#events.length > kept) this.#events = this.#events.slice(-kept);
   }
 
-  #applyOne(change: FrozenChange): void {
+  #applyOne(change: WireChange): void {
     switch (change.kind) {
       case "put": {
         const key = toKey(change.collection, change.key);
@@ -167,7 +168,7 @@ class InMemoryStore implements MemoryStore {
   }
 
   /** Versions are checked as the change before it in the same commit left them. */
-  #requireVersion(change: FrozenChange & { readonly kind: "put" }, all: readonly FrozenChange[]): void {
+  #requireVersion(change: WireChange & { readonly kind: "put" }, all: readonly WireChange[]): void {
     if (change.expectedVersion === undefined) return;
     let found = this.#records.get(toKey(change.collection, change.key))?.version ?? 0;
     for (const earlier of all.slice(0, all.indexOf(change))) {
@@ -190,41 +191,6 @@ class InMemoryStore implements MemoryStore {
   #requireOpen(): void {
     if (this.#closed) throw new PlatformError("STORE_UNAVAILABLE", "The state database is closed");
   }
-}
-
-type FrozenChange =
-  | {
-      readonly kind: "put";
-      readonly collection: string;
-      readonly key: string;
-      readonly json: string;
-      readonly expectedVersion: number | undefined;
-    }
-  | { readonly kind: "delete"; readonly collection: string; readonly key: string }
-  | { readonly kind: "event"; readonly type: string; readonly subject: string; readonly wallMs: number; readonly json: string };
-
-/** As text, so that what the caller does to its object later changes nothing here. */
-function freezeChange(change: StoreChange): FrozenChange {
-  switch (change.kind) {
-    case "put":
-      return {
-        kind: "put",
-        collection: change.collection,
-        key: change.key,
-        json: toJson(change.value),
-        expectedVersion: change.expectedVersion,
-      };
-    case "delete":
-      return { ...change };
-    case "event":
-      return { kind: "event", type: change.type, subject: change.subject, wallMs: change.wallMs, json: toJson(change.data) };
-  }
-}
-
-function toJson(value: unknown): string {
-  const json = JSON.stringify(value) as string | undefined; // undefined for what JSON cannot hold
-  assert(json !== undefined, "a stored value must be JSON");
-  return json;
 }
 
 function toKey(collection: string, key: string): string {
