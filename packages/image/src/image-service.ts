@@ -10,11 +10,11 @@ import type { Logger } from "@fluxvm/telemetry";
 import type { ImageContent } from "./content.ts";
 import { createOverlay, type OverlayRequest } from "./disk/overlay.ts";
 import { importSource } from "./import-source.ts";
-import { ContentStore } from "./library/content-store.ts";
-import { Leases } from "./library/leases.ts";
-import { Library, type Found } from "./library/library.ts";
+import type { ContentStore } from "./library/content-store.ts";
+import type { Leases } from "./library/leases.ts";
+import type { Library, Found } from "./library/library.ts";
+import { openShelf, type Shelf } from "./library/open-shelf.ts";
 import type { ObjectRecord } from "./library/record.ts";
-import { Slots } from "./library/slots.ts";
 import type { ImageLimits, ImageTools } from "./ports.ts";
 import { parseImageSource, type ImageSource } from "./source.ts";
 import { stampFile } from "./source-stamp.ts";
@@ -46,38 +46,25 @@ const MAX_WAITING_IMPORTS = 256;
 
 export class ImageService {
   readonly #options: ImageServiceOptions;
-  readonly #leases = new Leases("image");
+  readonly #shelf: Shelf<ImageContent>;
+  readonly #leases: Leases;
   readonly #files: ContentStore;
   readonly #library: Library<ImageContent>;
 
   constructor(options: ImageServiceOptions) {
     this.#options = options;
     const { stateDir, store, clock, random, logger, limits, parallelImports } = options;
-    this.#files = new ContentStore({
-      root: join(stateDir, "images"),
-      tmp: join(stateDir, "tmp", "images"),
-      random,
-      isReferenced: (digest) => this.#library.isReferenced(digest),
-    });
-    const slots = new Slots({ count: parallelImports, maxWaiting: MAX_WAITING_IMPORTS });
-    this.#library = new Library({
-      kind: "image",
-      store,
-      files: this.#files,
-      slots,
-      clock,
-      random,
-      logger,
-      importTimeoutMs: limits.importTimeoutMs,
-    });
+    const { importTimeoutMs } = limits;
+    const shared = { stateDir, store, clock, random, logger, importTimeoutMs, parallelImports };
+    this.#shelf = openShelf({ kind: "image", maxWaiting: MAX_WAITING_IMPORTS, ...shared });
+    this.#leases = this.#shelf.leases;
+    this.#files = this.#shelf.files;
+    this.#library = this.#shelf.library;
   }
 
   /** Loads records and leases and removes what a crash left half-made. */
   async start(): Promise<void> {
-    await this.#leases.load(this.#options.store);
-    await this.#library.load();
-    await this.#files.start();
-    await this.#library.checkFiles();
+    await this.#shelf.load();
   }
 
   /** Starts an import; its record is durable when this resolves. An equal import under way or done is returned. */

@@ -13,10 +13,10 @@ import type { KernelContent } from "./content.ts";
 import type { ImageServiceOptions } from "./image-service.ts";
 import { importKernel } from "./kernel/import-kernel.ts";
 import { parseKernelSource } from "./kernel/kernel-source.ts";
-import { ContentStore } from "./library/content-store.ts";
-import { Leases } from "./library/leases.ts";
-import { Library, type Found } from "./library/library.ts";
-import { Slots } from "./library/slots.ts";
+import type { ContentStore } from "./library/content-store.ts";
+import type { Leases } from "./library/leases.ts";
+import type { Library, Found } from "./library/library.ts";
+import { openShelf, type Shelf } from "./library/open-shelf.ts";
 import { stampFile } from "./source-stamp.ts";
 
 export type KernelServiceOptions = ImageServiceOptions;
@@ -38,37 +38,25 @@ const DEFAULT_NAME = "default";
 
 export class KernelService {
   readonly #options: KernelServiceOptions;
-  readonly #leases = new Leases("kernel");
+  readonly #shelf: Shelf<KernelContent>;
+  readonly #leases: Leases;
   readonly #files: ContentStore;
   readonly #library: Library<KernelContent>;
 
   constructor(options: KernelServiceOptions) {
     this.#options = options;
     const { stateDir, store, clock, random, logger, limits, parallelImports } = options;
-    this.#files = new ContentStore({
-      root: join(stateDir, "kernels"),
-      tmp: join(stateDir, "tmp", "kernels"),
-      random,
-      isReferenced: (digest) => this.#library.isReferenced(digest),
-    });
-    const slots = new Slots({ count: parallelImports, maxWaiting: MAX_WAITING_IMPORTS });
-    this.#library = new Library({
-      kind: "kernel",
-      store,
-      files: this.#files,
-      slots,
-      clock,
-      random,
-      logger,
-      importTimeoutMs: limits.importTimeoutMs,
-    });
+    const { importTimeoutMs } = limits;
+    const shared = { stateDir, store, clock, random, logger, importTimeoutMs, parallelImports };
+    this.#shelf = openShelf({ kind: "kernel", maxWaiting: MAX_WAITING_IMPORTS, ...shared });
+    this.#leases = this.#shelf.leases;
+    this.#files = this.#shelf.files;
+    this.#library = this.#shelf.library;
   }
 
+  /** Loads records and leases and removes what a crash left half-made. */
   async start(): Promise<void> {
-    await this.#leases.load(this.#options.store);
-    await this.#library.load();
-    await this.#files.start();
-    await this.#library.checkFiles();
+    await this.#shelf.load();
   }
 
   async create(request: CreateKernelRequest): Promise<KernelView> {
