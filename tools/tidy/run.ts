@@ -1,6 +1,6 @@
 /** All rules over one tree. */
 import { checkBackendNames, checkIntervals, checkProcess, checkPurity } from "./rules/ambient.ts";
-import { checkCrateMap, checkDocuments } from "./rules/documents.ts";
+import { checkCrateMap, checkDeclaredWords, checkDocuments } from "./rules/documents.ts";
 import { checkCycles, checkDeclaredImports, checkDeepImports, checkLayers, checkNodeModules, checkSideEffects } from "./rules/imports.ts";
 import { checkAcronyms, checkUnits } from "./rules/names.ts";
 import { checkManifests, checkPlaces, checkReadmes, checkSizes, checkTestsRun, checkWords } from "./rules/repository.ts";
@@ -45,6 +45,7 @@ export const RULES: readonly Rule[] = [
   checkPlaces,
   checkDocuments,
   checkCrateMap,
+  checkDeclaredWords,
 ];
 
 /** What is wrong under `root`, by path and line. */

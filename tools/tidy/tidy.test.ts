@@ -218,6 +218,15 @@ const PLANTS: readonly Plant[] = [
     what: "a crate without a place",
     files: { "docs/architecture/crate-map.md": "| fluxvm-core | `packages/core` | |\n| fluxvm-api | | |\n" },
   },
+  {
+    rule: "document-word",
+    what: "an error code nobody gives",
+    files: {
+      "packages/core/src/errors/catalogue.ts": "export const C = {\n  VM_GONE: 1,\n};\n",
+      "docs/x.md": `${TICK}VM_GONE${TICK}, ${TICK}VM_WENT${TICK}.\n`,
+    },
+  },
+  { rule: "document-word", what: "a metric nobody counts", files: { "docs/x.md": `${TICK}fluxvm_moons_total{phase="new"}${TICK}\n` } },
   { rule: "document-link", what: "a dead link", files: { "docs/x.md": "See [y](y.md).\n" } },
 ];
 

@@ -79,3 +79,25 @@ function cutPattern(path: string): string {
   const cut = at === -1 ? path : path.slice(0, path.lastIndexOf("/", at));
   return cut.replace(/[./]+$/, "");
 }
+
+const CATALOGUE = "packages/core/src/errors/catalogue.ts";
+/** Words in capitals that are no error codes: environment variables. */
+const ENVIRONMENT = /^(FLUXVM|RUSTUP|CARGO|NODE)_/;
+
+/** Error codes and metrics that a document names must be declared. */
+export function* checkDeclaredWords(tree: Tree): Generator<Problem> {
+  const codes = tree.has(CATALOGUE) ? new Set([...tree.text(CATALOGUE).matchAll(/^ {2}([A-Z][A-Z0-9_]+):/gm)].map((m) => m[1])) : undefined;
+  const owners = tree.paths.filter((p) => p.endsWith("/src/metrics.ts"));
+  const metrics = new Set(owners.flatMap((p) => [...tree.text(p).matchAll(/"(fluxvm_\w+)"/g)].map((m) => m[1])));
+  for (const path of tree.paths.filter((p) => p.endsWith(".md"))) {
+    for (const { text, line, fenced } of listLines(tree.text(path))) {
+      if (fenced !== "") continue;
+      for (const [, word = ""] of text.matchAll(/`([A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+|fluxvm_\w+)(?:\{[^`]*\})?`/g)) {
+        const isMetric = word.startsWith("fluxvm_");
+        const isDeclared = isMetric ? metrics.has(word) : codes === undefined || codes.has(word) || ENVIRONMENT.test(word);
+        if (!isDeclared)
+          yield { rule: "document-word", path, line, message: `${word} is no ${isMetric ? "metric" : "error code"} of ours` };
+      }
+    }
+  }
+}
