@@ -86,18 +86,24 @@ const ENVIRONMENT = /^(FLUXVM|RUSTUP|CARGO|NODE)_/;
 
 /** Error codes and metrics that a document names must be declared. */
 export function* checkDeclaredWords(tree: Tree): Generator<Problem> {
+  const isDeclared = readDeclaredWords(tree);
+  for (const path of tree.paths.filter((p) => p.endsWith(".md"))) {
+    const prose = [...listLines(tree.text(path))].filter((l) => l.fenced === "");
+    for (const { word, line } of prose.flatMap(listWords)) {
+      const message = `${word} is no error code or metric of ours`;
+      if (!isDeclared(word)) yield { rule: "document-word", path, line, message };
+    }
+  }
+}
+
+function readDeclaredWords(tree: Tree): (word: string) => boolean {
   const codes = tree.has(CATALOGUE) ? new Set([...tree.text(CATALOGUE).matchAll(/^ {2}([A-Z][A-Z0-9_]+):/gm)].map((m) => m[1])) : undefined;
   const owners = tree.paths.filter((p) => p.endsWith("/src/metrics.ts"));
   const metrics = new Set(owners.flatMap((p) => [...tree.text(p).matchAll(/"(fluxvm_\w+)"/g)].map((m) => m[1])));
-  for (const path of tree.paths.filter((p) => p.endsWith(".md"))) {
-    for (const { text, line, fenced } of listLines(tree.text(path))) {
-      if (fenced !== "") continue;
-      for (const [, word = ""] of text.matchAll(/`([A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+|fluxvm_\w+)(?:\{[^`]*\})?`/g)) {
-        const isMetric = word.startsWith("fluxvm_");
-        const isDeclared = isMetric ? metrics.has(word) : codes === undefined || codes.has(word) || ENVIRONMENT.test(word);
-        if (!isDeclared)
-          yield { rule: "document-word", path, line, message: `${word} is no ${isMetric ? "metric" : "error code"} of ours` };
-      }
-    }
-  }
+  return (word) => (word.startsWith("fluxvm_") ? metrics.has(word) : codes === undefined || codes.has(word) || ENVIRONMENT.test(word));
+}
+
+function listWords({ text, line }: Line): { readonly word: string; readonly line: number }[] {
+  const words = text.matchAll(/`([A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+|fluxvm_\w+)(?:\{[^`]*\})?`/g);
+  return [...words].map(([, word = ""]) => ({ word, line }));
 }
