@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { parseCgroupMounts } from "./cgroup-mounts.ts";
-import { planLimits } from "./vm-cgroups.ts";
+import { planLimits, planOverallWeight } from "./vm-cgroups.ts";
 
 const V2 = "30 23 0:26 / /sys/fs/cgroup rw,nosuid shared:9 - cgroup2 cgroup2 rw,nsdelegate";
 const MEMORY = "36 31 0:33 / /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,memory";
@@ -28,4 +28,11 @@ test("a limit is written to the right file in the right unit", () => {
   const ends = [0, 1e9].map((cpuShares) => planLimits({ cpuShares }, "v2")[0]?.value);
   assert.deepEqual(ends, ["1", "10000"]);
   assert.deepEqual(planLimits({}, "v2"), []);
+});
+
+test("all VMs together weigh as much as one ordinary group per processor, and one more", () => {
+  assert.deepEqual(planOverallWeight("v1", 2), { file: "cpu.shares", value: "3072" });
+  assert.deepEqual(planOverallWeight("hybrid", 8), { file: "cpu.shares", value: "9216" });
+  assert.deepEqual(planOverallWeight("v2", 2), { file: "cpu.weight", value: "300" });
+  assert.deepEqual(planOverallWeight("v2", 4096), { file: "cpu.weight", value: "10000" });
 });

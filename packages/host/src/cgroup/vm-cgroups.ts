@@ -4,6 +4,7 @@
  */
 import { constants } from "node:fs";
 import { access, mkdir, readdir, readFile, rmdir, writeFile } from "node:fs/promises";
+import { availableParallelism } from "node:os";
 import { join } from "node:path";
 import { PlatformError, type CallOptions } from "@fluxvm/core";
 import type { HostHelper } from "../helper/host-helper.ts";
@@ -103,6 +104,7 @@ class CgroupTree implements VmCgroups {
     options.signal.throwIfAborted();
     const dirs = this.#dirsOf(vmId);
     for (const base of this.#bases) await this.#makeDir(base, vmId);
+    await this.#weighAll();
     const off: string[] = [];
     for (const write of planLimits(limits, this.mode)) {
       const dir = this.#controllerDir(write.controller, vmId);
@@ -171,6 +173,17 @@ class CgroupTree implements VmCgroups {
     }
   }
 
+  /**
+   * The common parent competes as one with each process outside of any group. At the default weight all VMs together
+   * would get no more than one of those; with this they get as much as if each processor ran one VM.
+   */
+  async #weighAll(): Promise<void> {
+    const base = this.mode === "v2" ? this.#layout.v2 : this.#layout.v1.cpu;
+    if (base === undefined) return;
+    const { file, value } = planOverallWeight(this.mode, availableParallelism());
+    await tryWrite(join(base, PREFIX, file), value); // without it VMs run, only slower on a busy host
+  }
+
   async #readNumber(controller: Controller, vmId: string, file: string): Promise<number | undefined> {
     const dir = this.#controllerDir(controller, vmId);
     if (dir === undefined) return undefined;
@@ -191,6 +204,12 @@ interface LimitWrite {
   readonly controller: Controller;
   readonly file: string;
   readonly value: string;
+}
+
+/** Weight of all VMs of the host together: the default weight once per processor and once more. */
+export function planOverallWeight(mode: CgroupLayout["mode"], processors: number): { readonly file: string; readonly value: string } {
+  const [file, ordinary, max] = mode === "v2" ? ["cpu.weight", 100, 10_000] : ["cpu.shares", 1024, 262_144];
+  return { file, value: String(Math.min(max, ordinary * (processors + 1))) };
 }
 
 /** What to write for the limits, v1 or v2. Pure. The v2 weight is what the kernel's documentation maps shares to. */
