@@ -74,6 +74,8 @@ const SKIPPED: UnitResult = {
 
 test("a skip that the list expects is fine, any other is named with its reason", () => {
   assert.deepEqual(findUnexpectedSkips([SKIPPED], [{ test: "kvm.*: boots on KVM", reason: "needs a host with KVM" }]), []);
+  assert.deepEqual(findUnexpectedSkips([SKIPPED], [{ test: "kvm", because: "^no KVM$", reason: "needs a host with KVM" }]), []);
+  assert.equal(findUnexpectedSkips([SKIPPED], [{ test: "kvm", because: "^needs root$", reason: "needs to be root" }]).length, 1);
   assert.deepEqual(findUnexpectedSkips([SKIPPED], []), ["packages/host/src/kvm.int.test.ts: boots on KVM (no KVM)"]);
 });
 
