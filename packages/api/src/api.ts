@@ -73,10 +73,7 @@ export async function createApi(options: ApiOptions): Promise<Api> {
     async (_request: FastifyRequest, payload: FastifyRequest["raw"]) => await readJsonBody(payload, limits, clock),
   );
   api.addHook("preClose", async () => stopping.abort(new PlatformError("SHUTTING_DOWN", "The daemon is stopping")));
-  addRequestHooks(api, options, context);
-  answerUnknownRoutes(api);
-
-  await api.register(swagger, OPENAPI_OPTIONS);
+  // Before our hooks: an upgrade that one of them refuses is known as such by then, and its socket closed after the reply.
   await api.register(websocket, {
     options: { maxPayload: MAX_FRAME_BYTES, perMessageDeflate: false },
     errorHandler: (error, socket, request) => {
@@ -84,6 +81,10 @@ export async function createApi(options: ApiOptions): Promise<Api> {
       socket.terminate();
     },
   });
+  addRequestHooks(api, options, context);
+  answerUnknownRoutes(api);
+
+  await api.register(swagger, OPENAPI_OPTIONS);
   registerVmRoutes(api, context);
   registerExecRoutes(api, context);
   registerFileRoutes(api, context);

@@ -22,6 +22,8 @@ import type { ExecAttachment, ExecOutput } from "./platform.ts";
 const UNACKED_LIMIT = 4 * 1_048_576;
 const BUFFER_LIMIT = 1_048_576;
 const STDIN_LIMIT = 1_048_576;
+/** What a waiting input message counts besides its bytes, so that empty ones are bounded too. */
+const INPUT_COST = 256;
 const PING_EVERY_MS = 30_000;
 const LAST_ACK_PATIENCE_MS = 5000;
 
@@ -199,13 +201,7 @@ class ExecSession {
 
   #receiveStdin(attachment: ExecAttachment, data: Buffer): void {
     const { offset, bytes } = decodeStdinFrame(data);
-    this.#stdinPending += bytes.length;
-    if (this.#stdinPending > STDIN_LIMIT)
-      throw new PlatformError("REQUEST_INVALID", "Standard input was sent faster than it is acknowledged");
-    this.#enqueueInput(async () => {
-      await attachment.writeStdin(offset, bytes);
-      this.#stdinPending -= bytes.length;
-    });
+    this.#enqueueInput(bytes.length, async () => await attachment.writeStdin(offset, bytes));
   }
 
   #receiveControl(attachment: ExecAttachment, message: ExecClientMessage): void {
@@ -217,7 +213,7 @@ class ExecSession {
         this.#wakeOnAck?.();
         return;
       case "stdin_end":
-        return this.#enqueueInput(async () => await attachment.endStdin(message.offset));
+        return this.#enqueueInput(0, async () => await attachment.endStdin(message.offset));
       case "resize":
         attachment.resize({ rows: message.rows, cols: message.cols }).catch(this.#fail);
         return;
@@ -230,8 +226,12 @@ class ExecSession {
   }
 
   /** Input keeps its order; its bound is `STDIN_LIMIT`. */
-  #enqueueInput(task: () => Promise<void>): void {
-    this.#stdin = this.#stdin.then(task);
+  #enqueueInput(byteCount: number, task: () => Promise<void>): void {
+    const cost = byteCount + INPUT_COST;
+    this.#stdinPending += cost;
+    if (this.#stdinPending > STDIN_LIMIT)
+      throw new PlatformError("REQUEST_INVALID", "Standard input was sent faster than it is acknowledged");
+    this.#stdin = this.#stdin.then(task).then(() => void (this.#stdinPending -= cost));
     this.#stdin.catch(this.#fail);
   }
 

@@ -66,7 +66,7 @@ function answerClientError(error: Error & { code?: string }, socket: Duplex): vo
   const status = error.code === "HPE_HEADER_OVERFLOW" ? 431 : statusOf(failure);
   const body = JSON.stringify(toErrorBody(failure));
   const head = `HTTP/1.1 ${status} Refused\r\nContent-Type: application/json; charset=utf-8\r\nContent-Length: ${Buffer.byteLength(body)}\r\nConnection: close\r\n\r\n`;
-  socket.end(head + body);
+  socket.end(head + body, () => socket.destroy()); // ended alone, a client that never ends its side would hold it open
 }
 
 function describeClientError(code: string | undefined): PlatformError {

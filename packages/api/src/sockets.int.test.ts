@@ -3,14 +3,16 @@ import { strict as assert } from "node:assert";
 import { once } from "node:events";
 import { mkdtempSync, rmSync } from "node:fs";
 import { request, type IncomingMessage } from "node:http";
-import { connect } from "node:net";
+import { connect, type AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test, type TestContext } from "node:test";
 import { setTimeout as delay } from "node:timers/promises";
 import { createMemoryLogger } from "@fluxvm/telemetry/testing";
 import { WebSocket } from "ws";
+import { createApiServer } from "./http-server.ts";
 import { startFakeDaemon, type FakeDaemon, type FakeDaemonOptions } from "./testing/index.ts";
+import { createTestApi } from "./testing/test-api.ts";
 
 async function startDaemon(t: TestContext, options: FakeDaemonOptions = {}): Promise<FakeDaemon> {
   const daemon = await startFakeDaemon(options);
@@ -64,6 +66,34 @@ test("bytes that are not HTTP, and headers too large, get the one error body", a
   const large = await sendRaw(daemon, `GET / HTTP/1.1\r\nHost: localhost\r\nX: ${"x".repeat(40_000)}\r\n\r\n`);
   assert.match(large, /^HTTP\/1\.1 431 /);
   assert.match(large, /"code":"PAYLOAD_TOO_LARGE"/);
+});
+
+test("a client whose bytes were refused cannot hold the connection", { timeout: 10_000 }, async (t) => {
+  const { api } = await createTestApi();
+  const server = createApiServer(api, "tcp").listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const { port } = server.address() as AddressInfo; // a TCP server that listens has one
+  const socket = connect({ port, host: "127.0.0.1", allowHalfOpen: true }); // never ends its own side
+  t.after(() => {
+    socket.destroy();
+    server.close();
+  });
+  const open = async (): Promise<number> =>
+    await new Promise((resolve, reject) => server.getConnections((error, count) => (error === null ? resolve(count) : reject(error))));
+  socket.resume().write("this is not http\r\n\r\n");
+  await once(socket, "end");
+  while ((await open()) > 0) await delay(5);
+});
+
+test("a WebSocket that is refused for want of a token is closed after the reply", { timeout: 10_000 }, async (t) => {
+  const daemon = await startDaemon(t);
+  const reply = await sendRaw(
+    daemon,
+    "GET /v1/vms/a/execs/x/attach HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n" +
+      "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n",
+  );
+  assert.match(reply, /^HTTP\/1\.1 401 /);
+  assert.match(reply, /"code":"TOKEN_MISSING"/);
 });
 
 test("a body that stalls is 408, one that grows past the limit 413, and both close the connection", async (t) => {
@@ -303,6 +333,33 @@ test("attach errors are told on the socket: no exec, no VM, a bad offset before 
   const [, reply] = (await once(stranger, "unexpected-response")) as [unknown, IncomingMessage];
   assert.equal(reply.statusCode, 401);
   stranger.terminate();
+});
+
+test("input messages without bytes are bounded too", { timeout: 10_000 }, async (t) => {
+  const daemon = await startDaemon(t);
+  await makeVm(daemon);
+  const detached = Promise.withResolvers<void>();
+  const wait = async (): Promise<void> => await detached.promise; // a process that reads nothing
+  daemon.platform.intercept("guests.attachExec", async () => {
+    const output = (async function* (): AsyncGenerator<never> {
+      await wait();
+    })();
+    return {
+      stdinOffset: 0,
+      output,
+      ack: () => undefined,
+      writeStdin: wait,
+      endStdin: wait,
+      resize: wait,
+      signal: wait,
+      detach: detached.resolve,
+    };
+  });
+  const client = attach(daemon, "exec-a");
+  await client.text("attached");
+  for (let i = 0; i < 5000; i += 1) client.socket.send(i % 2 === 0 ? stdinFrame(0, Buffer.alloc(0)) : '{"type":"stdin_end","offset":0}');
+  assert.equal(((await client.text("error"))["error"] as { code: string }).code, "REQUEST_INVALID");
+  assert.equal(await client.closed, 4400);
 });
 
 test("a client that acknowledges nothing is sent a bounded amount, and the rest when it does", async (t) => {
