@@ -122,6 +122,7 @@ export class ExecAttachment {
   /** The call is over. @throws the error unless the next connection may mend it. */
   #leave(call: OpenCall, error: unknown): void {
     call.release();
+    call.stream.end(); // else the guest, which has ended its side, waits for ours for ever
     this.#call = undefined;
     this.#signal.throwIfAborted();
     this.#caller.onFailure(call.channel, call.stream, error);

@@ -258,6 +258,20 @@ test("a newer consumer takes over", async () => {
   await client.exec.remove(attachment.execId, call);
 });
 
+test("taking over again and again leaves nothing in the guest", async () => {
+  const first = await start(["sleep", "60"]);
+  let current = first;
+  for (let i = 0; i < 300; i += 1) {
+    const output = current.output[Symbol.asyncIterator]();
+    const next = output.next();
+    next.catch(() => undefined); // awaited below
+    current = await client.exec.attach(first.execId, {}, call);
+    await assert.rejects(next, { code: "EXEC_TAKEN_OVER" });
+  }
+  current.detach();
+  await client.exec.remove(first.execId, call);
+});
+
 test("a flood slows itself; the agent stays small and answers", async () => {
   const floods = await Promise.all(Array.from({ length: 8 }, async () => await start(["yes"])));
   const iterators = floods.map((f) => f.output[Symbol.asyncIterator]());
