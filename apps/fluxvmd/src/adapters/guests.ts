@@ -1,10 +1,11 @@
 /** Guest agents as the engine knows them, over the client of `@fluxvm/guest-protocol`. Names and units change here, nothing else. */
 import type { CreateExecRequest, ExecExit, ExecView, FileEvent, FileStat } from "@fluxvm/contracts";
-import { newId, PlatformError, type CallOptions, type Clock, type Random } from "@fluxvm/core";
+import { newId, PlatformError, withDeadline, type CallOptions, type Clock, type Random } from "@fluxvm/core";
 import type { ExecStream, ExecStreamOutput, GuestAgent, GuestAgentState, Guests } from "@fluxvm/engine";
 import {
   createGuestClient,
   type ExecAttachment,
+  type ExecCommand,
   type ExecExitStatus,
   type ExecStatus,
   type GuestAgent as GuestClient,
@@ -14,6 +15,7 @@ import {
 import type { Logger } from "@fluxvm/telemetry";
 
 const MAX_LISTED_FILES = 100_000;
+const FORGET_TIMEOUT_MS = 10_000;
 
 export interface GuestsOptions {
   readonly clock: Clock;
@@ -25,17 +27,19 @@ export function createGuests({ clock, random, logger }: GuestsOptions): Guests {
   return {
     connect({ vmId, endpoint, token }) {
       const client = createGuestClient({ endpoint, token, clock, random, logger: logger.child({ vmId }) });
-      return new AdaptedAgent(client, random);
+      return new AdaptedAgent(client, { clock, random });
     },
   };
 }
 
 class AdaptedAgent implements GuestAgent {
   readonly #client: GuestClient;
+  readonly #clock: Clock;
   readonly #random: Random;
 
-  constructor(client: GuestClient, random: Random) {
+  constructor(client: GuestClient, { clock, random }: { readonly clock: Clock; readonly random: Random }) {
     this.#client = client;
+    this.#clock = clock;
     this.#random = random;
   }
 
@@ -69,21 +73,19 @@ class AdaptedAgent implements GuestAgent {
   }
 
   async createExec(request: CreateExecRequest, options: CallOptions): Promise<ExecView> {
-    const status = await this.#client.exec.start(
-      {
-        execId: newId("exec", this.#random),
-        argv: request.command,
-        env: request.env === undefined ? undefined : Object.entries(request.env),
-        cwd: request.working_dir,
-        user: request.user,
-        tty: request.tty,
-        timeoutMs: request.timeout_seconds === undefined ? undefined : Math.ceil(request.timeout_seconds * 1000),
-        stdin: request.stdin,
-        inheritImageEnv: true,
-      },
-      options,
-    );
-    return toExecView(status);
+    const command = toExecCommand(newId("exec", this.#random), request);
+    try {
+      return toExecView(await this.#client.exec.start(command, options));
+    } catch (error) {
+      // Nobody will learn this exec's id, and it may run all the same. Never rejects, and the caller need not wait for it.
+      if (options.signal.aborted) void this.#forgetExec(command.execId);
+      throw error;
+    }
+  }
+
+  async #forgetExec(execId: string): Promise<void> {
+    const deadline = { clock: this.#clock, timeoutMs: FORGET_TIMEOUT_MS, what: "removing an exec nobody waits for" };
+    await withDeadline(deadline, async (signal) => await this.#client.exec.remove(execId, { signal })).catch(() => undefined);
   }
 
   async listExecs(options: CallOptions): Promise<readonly ExecView[]> {
@@ -170,6 +172,20 @@ class AdaptedAgent implements GuestAgent {
   async close(): Promise<void> {
     await this.#client.close();
   }
+}
+
+function toExecCommand(execId: string, request: CreateExecRequest): ExecCommand {
+  return {
+    execId,
+    argv: request.command,
+    env: request.env === undefined ? undefined : Object.entries(request.env),
+    cwd: request.working_dir,
+    user: request.user,
+    tty: request.tty,
+    timeoutMs: request.timeout_seconds === undefined ? undefined : Math.ceil(request.timeout_seconds * 1000),
+    stdin: request.stdin,
+    inheritImageEnv: true,
+  };
 }
 
 function toExecStream(client: GuestClient, attachment: ExecAttachment, options: CallOptions): ExecStream {
