@@ -341,9 +341,7 @@ test("input messages without bytes are bounded too", { timeout: 10_000 }, async 
   const detached = Promise.withResolvers<void>();
   const wait = async (): Promise<void> => await detached.promise; // a process that reads nothing
   daemon.platform.intercept("guests.attachExec", async () => {
-    const output = (async function* (): AsyncGenerator<never> {
-      await wait();
-    })();
+    const output = { [Symbol.asyncIterator]: () => ({ next: async () => await wait().then(() => ({ done: true, value: undefined })) }) };
     return {
       stdinOffset: 0,
       output,
