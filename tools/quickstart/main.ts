@@ -58,10 +58,10 @@ async function walk(tour: Tour): Promise<string> {
   const suite = readSuite();
   const image = `debian:${suite}`;
   await timed(tour, "get a guest kernel", async () => {
-    if (!(await exists(tour, ["kernel", "get", "default"]))) await fluxctl(tour, ["kernel", "import", `debian:${suite}`]);
+    if (!(await isReady(tour, ["kernel", "get", "default"]))) await fluxctl(tour, ["kernel", "import", `debian:${suite}`]);
   });
   await timed(tour, `make the image ${image}`, async () => {
-    if (!(await exists(tour, ["image", "get", image]))) await fluxctl(tour, ["image", "import", image]);
+    if (!(await isReady(tour, ["image", "get", image]))) await fluxctl(tour, ["image", "import", image]);
   });
   await timed(tour, "boot a VM to its first command", async () => {
     await fluxctl(tour, ["vm", "create", VM, "--image", image, "--memory", "512M", "--ttl", "10m", "--ready"]);
@@ -152,6 +152,13 @@ async function fluxctl(tour: Tour, args: readonly string[], options: CommandOpti
 
 async function exists(tour: Tour, args: readonly string[]): Promise<boolean> {
   return (await fluxctl(tour, [...args, "--output", "json"], { quiet: true, allowFailure: true })) !== "";
+}
+
+/** Whether an image or kernel is there and whole: one whose import failed is imported again. */
+async function isReady(tour: Tour, args: readonly string[]): Promise<boolean> {
+  const text = await fluxctl(tour, [...args, "--output", "json"], { quiet: true, allowFailure: true });
+  const view: unknown = text === "" ? undefined : JSON.parse(text);
+  return typeof view === "object" && view !== null && "state" in view && view.state === "ready";
 }
 
 async function readAccelerator(tour: Tour): Promise<string> {
