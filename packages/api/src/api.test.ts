@@ -25,6 +25,8 @@ test("a field of the specification that is not served is refused by name as unsu
   for (const [json, path] of [
     [{ name: "a", agent: { enabled: true, port: 17777 } }, "agent.port"],
     [{ name: "a", agent: { token: "t" } }, "agent.token"],
+    [{ name: "a", network: { mode: "tap", bridge: "br0" } }, "network.mode"],
+    [{ name: "a", network: { mode: "macvtap", parent: "eth0" } }, "network.mode"],
     [{ name: "a", cloud_init: { hostname: "h", static_network: {} } }, "cloud_init.static_network"],
   ] as const) {
     const nested = await ask("POST", "/v1/vms", { json });

@@ -174,6 +174,9 @@ export const UNSERVED_VM_FIELDS: readonly string[] = [
   "cloud_init.static_network",
 ];
 
+/** Modes of `network` of the specification that this version does not serve yet, refused likewise. */
+export const UNSERVED_NETWORK_MODES: readonly string[] = ["tap", "macvtap"];
+
 export const PatchVmRequestSchema = Type.Object(
   {
     name: Type.Optional(VmNameSchema),
