@@ -87,15 +87,27 @@ test("the process is a session and process group of its own, outside the daemon'
   });
 });
 
+/** A folder is not there, or holds nothing but the way to what the VM is given: this tree may lie below /root or /home. */
+function assertOnlyOwn(root: string, folder: string, own: readonly string[]): void {
+  const below = own.filter((path) => path.startsWith(`${folder}/`));
+  if (below.length === 0) {
+    if (!own.includes(folder)) assert.throws(() => readdirSync(`${root}${folder}`), { code: "ENOENT" }, folder);
+    return;
+  }
+  const next = [...new Set(below.map((path) => path.slice(folder.length + 1).split("/")[0] ?? ""))];
+  assert.deepEqual(readdirSync(`${root}${folder}`).toSorted(), next.toSorted(), folder);
+  for (const name of next) assertOnlyOwn(root, `${folder}/${name}`, own);
+}
+
 test("the process sees its own files and nothing else of the host", async (t) => {
   await withWorld(t, async (world) => {
     const [a, b] = [await start(world), await start(world)];
     const root = `/proc/${a.vm.record.pid}/root`;
     assert.deepEqual(readdirSync(`${root}${world.folder}`), [a.plan.vmId]);
     assert.deepEqual(readdirSync(`${root}/dev`).toSorted(), ["full", "null", "random", "urandom", "zero"]);
-    for (const folder of ["home", "root", "var", "proc", "sys", "run", "boot"]) {
-      assert.throws(() => readdirSync(`${root}/${folder}`), { code: "ENOENT" }, folder);
-    }
+    assert.ok(a.plan.boot.kind === "kernel");
+    const own = [a.plan.boot.kernelPath, a.plan.workspace];
+    for (const folder of ["home", "root", "var", "proc", "sys", "run", "boot", "tmp"]) assertOnlyOwn(root, `/${folder}`, own);
     assert.throws(() => statSync(`${root}/etc/shadow`), { code: "ENOENT" });
     assert.throws(() => statSync(`${root}${b.plan.workspace}`), { code: "ENOENT" });
     const writable = readFileSync(`/proc/${a.vm.record.pid}/mountinfo`, "utf8")

@@ -10,7 +10,7 @@ import { openVmCgroups } from "../cgroup/vm-cgroups.ts";
 import { systemClock } from "../clock/system-clock.ts";
 import type { ProcessSpec } from "../process/process-spec.ts";
 import { runTool } from "../process/run-tool.ts";
-import { findNativeBinary, requireRoot } from "../testing/gates.ts";
+import { copyNode, findNativeBinary, requireRoot } from "../testing/gates.ts";
 import { startHostHelper } from "./start-host-helper.ts";
 
 const UID_A = 64_101;
@@ -195,6 +195,9 @@ test("abstract sockets and signals of others are out of reach where Landlock can
   });
   const { data } = JSON.parse(stdout) as { data?: { abi?: number } };
   if ((data?.abi ?? 0) < 6) return t.skip("needs Landlock ABI 6");
+  const open = mkdtempSync("/tmp/fluxvm-host-");
+  t.after(() => rmSync(open, { recursive: true, force: true }));
+  chmodSync(open, 0o755);
   const name = `\0fluxvm-abstract-${process.pid}`;
   const server = createServer((socket) => socket.end("REACHED")).listen(name);
   t.after(() => server.close());
@@ -202,7 +205,7 @@ test("abstract sockets and signals of others are out of reach where Landlock can
   const bystander = await helper.launchProcess(shell("exec sleep 1000", { credentials: { uid: UID_A, gid: UID_A } }), options);
   t.after(async () => void (await bystander.kill(options)));
   const text = await outputOf(
-    `'${process.execPath}' -e '${client}' '${name.slice(1)}'; kill -0 ${bystander.identity.pid} && echo SIGNALLED; umask; echo end`,
+    `'${copyNode(open)}' -e '${client}' '${name.slice(1)}'; kill -0 ${bystander.identity.pid} && echo SIGNALLED; umask; echo end`,
     {
       credentials: { uid: UID_A, gid: UID_A },
     },

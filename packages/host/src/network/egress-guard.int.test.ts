@@ -11,7 +11,7 @@ import { systemClock } from "../clock/system-clock.ts";
 import type { HostHelper, HostProcess } from "../helper/host-helper.ts";
 import { startHostHelper } from "../helper/start-host-helper.ts";
 import { runTool } from "../process/run-tool.ts";
-import { findNativeBinary, requireRoot, requireTool } from "../testing/gates.ts";
+import { copyNode, findNativeBinary, requireRoot, requireTool } from "../testing/gates.ts";
 import { openEgressGuard, type EgressGuard } from "./egress-guard.ts";
 
 const UID = 64_111;
@@ -27,6 +27,7 @@ const METADATA = "169.254.169.254";
 let helper: HostHelper;
 let guard: EgressGuard;
 let dir: string;
+let node: string;
 const servers: HostProcess[] = [];
 const canRun = process.getuid?.() === 0;
 
@@ -46,7 +47,7 @@ for (const port of ports) net.createServer((c) => c.on("error", () => {}).end("h
 async function serve(ns: string, uid: number, ports: readonly string[]): Promise<void> {
   const ready = join(dir, `ready-${ns}-${uid}`);
   const spec = {
-    argv: [process.execPath, "-e", SERVER, ...ports],
+    argv: [node, "-e", SERVER, ...ports],
     env: { READY: ready },
     namespaces: { net: `/run/netns/${ns}` },
     credentials: { uid, gid: uid },
@@ -67,7 +68,7 @@ async function reach(
   const client = `const c = require("node:net").connect(${port}, ${JSON.stringify(address)}); c.setTimeout(3000, () => { console.log("timeout"); process.exit(); });
     c.on("error", (e) => console.log(e.code)); c.on("data", (d) => console.log(String(d)));`;
   const spec = {
-    argv: [process.execPath, "-e", client],
+    argv: [node, "-e", client],
     namespaces: { net: `/run/netns/${ns}` },
     credentials: { uid, gid: uid },
     stdout: { kind: "file", path } as const,
@@ -86,6 +87,7 @@ before(async () => {
   });
   dir = mkdtempSync("/tmp/fluxvm-egress-");
   await runTool({ command: "chmod", args: ["1777", dir], timeoutMs: 5000, signal });
+  node = copyNode(dir);
   for (const ns of [hostNs, worldNs]) {
     await ip("netns", "add", ns);
     await ip("-n", ns, "link", "set", "lo", "up");

@@ -1,5 +1,5 @@
 /** Gates: skip a test with a reason where the host cannot run it. Use: `if (!requireRoot(t)) return;`. */
-import { existsSync, statSync } from "node:fs";
+import { chmodSync, constants, copyFileSync, existsSync, statSync } from "node:fs";
 import { join } from "node:path";
 import type { TestContext } from "node:test";
 
@@ -44,4 +44,12 @@ export function findNativeBinary(name: string): string {
   const newest = found.toSorted((a, b) => statSync(b).mtimeMs - statSync(a).mtimeMs)[0];
   if (newest === undefined) throw new Error(`${name} is not built: run "cargo build --release" in native/`);
   return newest;
+}
+
+/** A copy of this Node in `directory`, for another user to run: a folder above this tree may be closed to that one. */
+export function copyNode(directory: string): string {
+  const path = join(directory, "node");
+  copyFileSync(process.execPath, path, constants.COPYFILE_FICLONE);
+  chmodSync(path, 0o755);
+  return path;
 }
