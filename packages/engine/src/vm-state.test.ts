@@ -1,4 +1,6 @@
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
 import { test } from "node:test";
 import type { VmProcessRecord } from "@fluxvm/vmm";
 import fc from "fast-check";
@@ -287,4 +289,17 @@ test("a stop during creation lets the creation finish and the guest never run", 
   assert.ok(asked.kind === "accepted" && asked.effect === "none");
   const launched = transition(asked.state, { kind: "launched", process: PROCESS });
   assert.ok(launched.kind === "accepted" && launched.effect === "end" && launched.state.phase === "stopping");
+});
+
+test("the drawing in the architecture's page is the one of the code", () => {
+  const page = readFileSync(join(import.meta.dirname, "../../../docs/architecture/state-machines.md"), "utf8");
+  const drawing = /^## VM [\s\S]*?```mermaid\n([\s\S]*?)```/m.exec(page)?.[1] ?? "";
+  const onPage = [...drawing.matchAll(/^ +(\w+) --> (\w+|\[\*\])/gm)].map(
+    ([, from = "", to = ""]) => `${from} ${to.replace("[*]", "gone")}`,
+  );
+  const ways = (phase: VmPhase): string[] => DRAWN[phase].filter((to) => to !== phase).map((to) => `${phase} ${to}`);
+  const phases = Object.keys(DRAWN) as VmPhase[]; // keys of DRAWN
+  const inCode = phases.filter((phase) => phase !== "pausing" && phase !== "resuming").flatMap(ways);
+  const passing = ["pausing paused", "pausing running", "resuming running", "resuming paused"];
+  assert.deepEqual(onPage.toSorted(), [...inCode, ...passing].toSorted());
 });
