@@ -130,15 +130,26 @@ describe("bad input", () => {
     return done.error?.code ?? done.state;
   }
 
-  it("gives up on a guest that never answers, and says so", async () => {
-    const create: CreateVmRequest = { name: "mute", image: "busybox", memory_mib: 128, kernel_args: "init=/nowhere rdinit=/nowhere" };
+  it("says that a guest died before it answered, and how", async () => {
+    const create: CreateVmRequest = { name: "dead", image: "busybox", memory_mib: 128, kernel_args: "init=/nowhere rdinit=/nowhere" };
     await assert.rejects(
       daemon.client.vms.create(create, { ready: "exec", signal: AbortSignal.timeout(120_000) }),
-      (error) => isPlatformError(error) && ["AGENT_UNREACHABLE", "WAIT_TIMEOUT", "DEADLINE_EXCEEDED", "VM_EXITED"].includes(error.code),
+      (error) => isPlatformError(error, "VM_EXITED") && /dead/.test(error.message),
     );
     for (const vm of await daemon.client.vms.list()) await daemon.client.vms.delete(vm.id);
     assert.deepEqual(findLeftovers(daemon.stateDir), []);
   });
+});
+
+it("gives up on a guest that does not answer in time, naming it; the VM stays for whoever wants to look", async (t) => {
+  const daemon = await startWorld(t, { config: "[vm]\nready_timeout_ms = 100\n" });
+  await assert.rejects(
+    daemon.client.vms.create({ name: "mute", image: "busybox", memory_mib: 128 }, { ready: "exec" }),
+    (error) => isPlatformError(error, "WAIT_TIMEOUT") && error.class === "deadline_exceeded" && /mute/.test(error.message),
+  );
+  assert.equal((await daemon.client.vms.get("mute")).state, "running");
+  await daemon.client.vms.delete("mute");
+  assert.deepEqual(findLeftovers(daemon.stateDir), []);
 });
 
 it("says that QEMU is not there, and leaves nothing", async (t) => {
