@@ -17,6 +17,8 @@ export interface QemuConfig {
   readonly launchTimeoutMs: number;
   /** How long a process may take to go after it was told to. */
   readonly quitTimeoutMs: number;
+  /** Between attempts to go on with a guest whose disk the host could not write, usually for want of space. */
+  readonly diskRetryMs: number;
   /** Host folders QEMU needs read-only: its libraries and firmware. Those that do not exist are left out. */
   readonly systemFolders: readonly string[];
 }
@@ -32,6 +34,7 @@ const DEFAULTS: QemuConfig = {
   commandTimeoutMs: 10_000,
   launchTimeoutMs: 15_000,
   quitTimeoutMs: 5000,
+  diskRetryMs: 5000,
   systemFolders: ["/usr/lib", "/usr/lib64", "/lib", "/lib64", "/usr/share/qemu", "/usr/share/seabios", "/usr/share/OVMF"],
 };
 
@@ -39,7 +42,7 @@ const DEFAULTS: QemuConfig = {
 export function parseQemuConfig(input: QemuConfigInput = {}): QemuConfig {
   const config: QemuConfig = { ...DEFAULTS, ...withoutUndefined(input) };
   if (config.binary === "") throw invalidField("binary", "must not be empty");
-  for (const key of ["commandTimeoutMs", "launchTimeoutMs", "quitTimeoutMs"] as const) {
+  for (const key of ["commandTimeoutMs", "launchTimeoutMs", "quitTimeoutMs", "diskRetryMs"] as const) {
     if (!Number.isSafeInteger(config[key]) || config[key] <= 0) throw invalidField(key, "must be a positive number of milliseconds");
   }
   for (const folder of [...config.searchPath, ...config.systemFolders]) {

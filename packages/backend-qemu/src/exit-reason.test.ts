@@ -38,7 +38,7 @@ test("run states, and answers that are none", () => {
     ["running", "running"],
     ["suspended", "running"],
     ["paused", "paused"],
-    ["io-error", "paused"],
+    ["io-error", "running"],
     ["shutdown", "ended"],
     ["guest-panicked", "ended"],
     ["internal-error", "ended"],

@@ -101,6 +101,27 @@ test("a processor that fails stops without an event of its own and is noticed", 
   assert.equal((await machine.exited).reason, "crashed");
 });
 
+test("a guest held by a full disk of the host goes on by itself, and not while it is paused", async () => {
+  const { simulator, machine } = await setUp({ diskRetryMs: 20 });
+  await machine.connectOnce(call());
+  await machine.boot(call());
+  const continued = (): number => simulator.commands.filter((command) => command === "cont").length;
+  for (const times of [2, 3]) {
+    simulator.status = "io-error";
+    simulator.emit("STOP");
+    while (continued() < times) await systemClock.sleep(5);
+    assert.equal(await machine.status(call()), "running");
+  }
+  await machine.pause(call());
+  simulator.status = "io-error"; // as QEMU says when it was held already
+  simulator.emit("STOP");
+  await systemClock.sleep(100);
+  assert.equal(continued(), 3);
+  await machine.resume(call());
+  assert.equal(continued(), 4);
+  await machine.kill(call());
+});
+
 test("garbage breaks the connection, not the machine", async () => {
   const { simulator, machine } = await setUp();
   await machine.connectOnce(call());

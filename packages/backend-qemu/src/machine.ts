@@ -7,6 +7,8 @@
  * Invariants: `exited` settles exactly once, after the process is gone and what it held (cgroup, sockets) is released.
  * There is at most one control connection and one attempt to make one; while the process lives and the connection is
  * lost, a loop makes a new one and reads the status, so no end is missed. What the guest did first is why it ended.
+ * A full disk of the host holds the guest inside a write (QEMU's `io-error`): it counts as running, and is told to go
+ * on every few seconds until the write succeeds, unless it was paused meanwhile.
  * Called by the VM's driver, which guarantees order; never checks the VM's state.
  */
 import { constants } from "node:fs";
@@ -51,6 +53,8 @@ export class QemuMachine implements VmProcess {
   #finishing = false;
   #killed = false;
   #detached = false;
+  #paused = false;
+  #retryingDisk = false;
 
   constructor(options: MachineOptions) {
     this.#options = options;
@@ -88,10 +92,12 @@ export class QemuMachine implements VmProcess {
   }
 
   async pause(options: CallOptions): Promise<void> {
+    this.#paused = true;
     await this.#command("stop", options.signal);
   }
 
   async resume(options: CallOptions): Promise<void> {
+    this.#paused = false;
     await this.#command("cont", options.signal);
   }
 
@@ -179,7 +185,23 @@ export class QemuMachine implements VmProcess {
     const status = parseStatus(await this.#command("query-status", signal));
     if (status === undefined) throw new PlatformError("BACKEND_PROTOCOL", "QEMU is in a state that is not known");
     if (status.kind === "ended") this.#finish(status.exit);
+    if (status.kind === "running" && status.isHeld && !this.#retryingDisk) void this.#retryDisk(); // handles its own failures
     return status;
+  }
+
+  /** Once, after a while: QEMU repeats the write, and stops again (another event) when it fails again. */
+  async #retryDisk(): Promise<void> {
+    const { clock, config, logger, vmId } = this.#options;
+    const { signal } = this.#gone;
+    this.#retryingDisk = true;
+    logger.warn({ vmId, retryMs: config.diskRetryMs }, "vm held: the host cannot write its disk");
+    try {
+      await clock.sleep(config.diskRetryMs, { signal });
+      this.#retryingDisk = false; // before the command, whose failure may be told at once
+      if (!this.#paused) await this.#command("cont", signal);
+    } catch (error) {
+      if (!signal.aborted) logger.warn({ vmId, err: error }, "held vm not resumed"); // the next status read tries again
+    }
   }
 
   /** The one connection; made when there is none. Callers that give up leave the attempt to the others. */

@@ -8,7 +8,9 @@ export interface QemuEvent {
 }
 
 export type MachineStatus =
-  | { readonly kind: "prelaunch" | "running" | "paused" }
+  | { readonly kind: "prelaunch" | "paused" }
+  /** `isHeld`: QEMU holds the guest because the host failed a write to its disk; nobody asked for a pause. */
+  | { readonly kind: "running"; readonly isHeld: boolean }
   /** `exit` as far as the state alone tells: a reset looks like a power-off. */
   | { readonly kind: "ended"; readonly exit: VmExit };
 
@@ -21,9 +23,10 @@ export function parseStatus(answer: unknown): MachineStatus | undefined {
       return { kind: "prelaunch" };
     case "running":
     case "suspended":
-      return { kind: "running" };
-    case "paused":
+      return { kind: "running", isHeld: false };
     case "io-error":
+      return { kind: "running", isHeld: true };
+    case "paused":
     case "watchdog":
     case "debug":
     case "save-vm":
