@@ -81,6 +81,11 @@ test("one holder per lock, let go by release", async (t) => {
   await assert.rejects(acquireStateLock({ binaryPath: "/nope", path }), (error) => isPlatformError(error, "HOST_HELPER_UNAVAILABLE"));
 });
 
+test("a full disk, which cannot take the holder's pid, does not refuse the lock", async () => {
+  const lock = await acquireStateLock({ binaryPath, path: "/dev/full" }); // opens, locks, and fails every write with ENOSPC
+  lock.release();
+});
+
 /** A daemon in small: takes the lock, starts its helper with it, launches a process, says so and waits. */
 const HOLDER = `
 import { acquireStateLock } from ${JSON.stringify(import.meta.resolve("./state-lock.ts"))};

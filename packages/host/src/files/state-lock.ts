@@ -29,8 +29,7 @@ export async function acquireStateLock(options: StateLockOptions): Promise<State
     const code = await runLocker(options.binaryPath, fd);
     if (code === EXIT_TAKEN_BY_OTHER) throw lockedByOther(options.path);
     if (code !== 0) throw new PlatformError("STATE_DIR_UNUSABLE", `Cannot lock ${options.path}`, { details: { exitCode: code } });
-    ftruncateSync(fd);
-    writeFileSync(fd, `${process.pid}\n`);
+    noteOwner(fd);
   } catch (error) {
     closeSync(fd);
     throw error;
@@ -41,6 +40,16 @@ export async function acquireStateLock(options: StateLockOptions): Promise<State
     released = true;
   };
   return { fd, release };
+}
+
+/** For people only: a full disk must not keep a daemon from its VMs. */
+function noteOwner(fd: number): void {
+  try {
+    ftruncateSync(fd);
+    writeFileSync(fd, `${process.pid}\n`);
+  } catch {
+    // the lock is held all the same
+  }
 }
 
 function openLockFile(path: string): number {
