@@ -53,10 +53,8 @@ export class ImageService {
 
   constructor(options: ImageServiceOptions) {
     this.#options = options;
-    const { stateDir, store, clock, random, logger, limits, parallelImports } = options;
-    const { importTimeoutMs } = limits;
-    const shared = { stateDir, store, clock, random, logger, importTimeoutMs, parallelImports };
-    this.#shelf = openShelf({ kind: "image", maxWaiting: MAX_WAITING_IMPORTS, ...shared });
+    const { importTimeoutMs } = options.limits;
+    this.#shelf = openShelf({ ...options, kind: "image", maxWaiting: MAX_WAITING_IMPORTS, importTimeoutMs });
     this.#leases = this.#shelf.leases;
     this.#files = this.#shelf.files;
     this.#library = this.#shelf.library;

@@ -45,10 +45,8 @@ export class KernelService {
 
   constructor(options: KernelServiceOptions) {
     this.#options = options;
-    const { stateDir, store, clock, random, logger, limits, parallelImports } = options;
-    const { importTimeoutMs } = limits;
-    const shared = { stateDir, store, clock, random, logger, importTimeoutMs, parallelImports };
-    this.#shelf = openShelf({ kind: "kernel", maxWaiting: MAX_WAITING_IMPORTS, ...shared });
+    const { importTimeoutMs } = options.limits;
+    this.#shelf = openShelf({ ...options, kind: "kernel", maxWaiting: MAX_WAITING_IMPORTS, importTimeoutMs });
     this.#leases = this.#shelf.leases;
     this.#files = this.#shelf.files;
     this.#library = this.#shelf.library;

@@ -2,6 +2,7 @@
 import { open, rename, rm } from "node:fs/promises";
 import { dirname } from "node:path";
 import { formatBytes, invalidField, PlatformError } from "@fluxvm/core";
+import { fsyncDir } from "@fluxvm/host";
 import { translateHostError } from "../host-error.ts";
 import { encodeOverlay } from "./qcow2.ts";
 
@@ -43,18 +44,9 @@ export async function createOverlay(request: OverlayRequest): Promise<void> {
     }
     signal.throwIfAborted();
     await rename(partial, path);
-    await syncDirectory(dirname(path));
+    await fsyncDir(dirname(path));
   } catch (error) {
     await rm(partial, { force: true });
     throw translateHostError(error);
-  }
-}
-
-async function syncDirectory(path: string): Promise<void> {
-  const handle = await open(path, "r");
-  try {
-    await handle.sync();
-  } finally {
-    await handle.close();
   }
 }

@@ -10,6 +10,7 @@
 import { chmod, mkdir, open, readdir, readFile, rename, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { abortable, KeyedQueue, type Random, randomHex } from "@fluxvm/core";
+import { fsyncDir } from "@fluxvm/host";
 
 export interface HeldContent<Meta> {
   readonly directory: string;
@@ -101,9 +102,9 @@ export class ContentStore {
       const meta = await build(staging);
       signal.throwIfAborted();
       await writeFile(join(staging, META_FILE), `${JSON.stringify(meta, undefined, 2)}\n`, { mode: 0o444 });
-      await syncDirectory(staging, { withFiles: true });
+      await syncWithFiles(staging);
       await rename(staging, target);
-      await syncDirectory(this.#options.root, { withFiles: false });
+      await fsyncDir(this.#options.root);
       return meta;
     } finally {
       await rm(staging, { recursive: true, force: true });
@@ -135,16 +136,17 @@ export async function makeTraversable(path: string): Promise<void> {
   await chmod(path, 0o711);
 }
 
-async function syncDirectory(path: string, options: { readonly withFiles: boolean }): Promise<void> {
-  const names = options.withFiles ? await readdir(path) : [];
-  for (const target of [...names.map((name) => join(path, name)), path]) {
-    const handle = await open(target, "r");
+/** A directory and the files in it. */
+async function syncWithFiles(path: string): Promise<void> {
+  for (const name of await readdir(path)) {
+    const file = await open(join(path, name), "r");
     try {
-      await handle.sync();
+      await file.sync();
     } finally {
-      await handle.close();
+      await file.close();
     }
   }
+  await fsyncDir(path);
 }
 
 function hexOf(digest: string): string {

@@ -1,6 +1,7 @@
 /** Puts a NoCloud seed disk in its place: whole or not at all, and on the disk when the call returns. */
 import { open, rename, rm } from "node:fs/promises";
 import { dirname } from "node:path";
+import { fsyncDir } from "@fluxvm/host";
 import { translateHostError } from "../host-error.ts";
 import { buildIso9660 } from "./iso9660.ts";
 import { buildNoCloudFiles, type NoCloudInput } from "./no-cloud.ts";
@@ -37,15 +38,6 @@ export async function writeNoCloudSeed(path: string, options: WriteSeedOptions):
     await rm(temporary, { force: true });
     throw translateHostError(error);
   }
-  await syncDirectory(dirname(path));
+  await fsyncDir(dirname(path));
   return { bytes: bytes.byteLength };
-}
-
-async function syncDirectory(path: string): Promise<void> {
-  const directory = await open(path, "r");
-  try {
-    await directory.sync();
-  } finally {
-    await directory.close();
-  }
 }
